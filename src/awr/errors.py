@@ -1,0 +1,157 @@
+"""The one tree of errors. Each has a stable code and says what, got, expected and the next step.
+
+    AwrError
+    ├── InvalidInput         a value breaks its rule
+    ├── RuleViolation        a safety rule refuses it: secrets, links out of the project
+    ├── Unsupported          understood, and not offered
+    ├── NotFound             no such project, session, work item or event
+    ├── InvalidTransition    the state it is in does not allow it
+    ├── RevisionConflict     another writer came first
+    ├── SourceConflict       the same identity with different content, or a record out of order
+    ├── ClaimConflict        somebody else holds the work
+    ├── DependencyBlocked    the work is not ready to be claimed
+    ├── SourceStale          a source changed since it was indexed
+    ├── SourceUnavailable    a source cannot be read
+    ├── CapabilityUnavailable  a host asked for something this build lacks
+    ├── ProtocolUnsupported  a host speaks another protocol version
+    ├── Storage              the database cannot be used as it is
+    └── Io                   the operating system refused
+
+Values are never echoed: `got` names a type, a size or a number, because a wrong value may be a secret.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+__all__ = [
+    "AwrError",
+    "CapabilityUnavailable",
+    "ClaimConflict",
+    "DependencyBlocked",
+    "InvalidInput",
+    "InvalidTransition",
+    "Io",
+    "NotFound",
+    "ProtocolUnsupported",
+    "RevisionConflict",
+    "RuleViolation",
+    "SourceConflict",
+    "SourceStale",
+    "SourceUnavailable",
+    "Storage",
+    "Unsupported",
+    "io_error",
+]
+
+
+class AwrError(Exception):
+    """Carry one refusal to a person and to a program.
+
+    `what` is a sentence. `got`, `expected` and `next_step` are short texts. Further keyword arguments are
+    documented details of one code, such as `location` or `category`; they must be JSON values.
+    """
+
+    code: ClassVar[str] = "AwrError"
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        got: str | int | None = None,
+        expected: str | int | None = None,
+        next_step: str | None = None,
+        **details: object,
+    ) -> None:
+        super().__init__(what)
+        self.what = what
+        named = {"got": got, "expected": expected, "next_step": next_step, **details}
+        self.details: dict[str, object] = {key: value for key, value in named.items() if value is not None}
+
+    def report(self) -> dict[str, object]:
+        """Return the public JSON shape: `code`, `message` and, when there are any, `details`."""
+        body: dict[str, object] = {"code": self.code, "message": self.what}
+        if self.details:
+            body["details"] = self.details
+        return body
+
+
+class InvalidInput(AwrError):
+    code = "InvalidInput"
+
+
+class RuleViolation(AwrError):
+    code = "RuleViolation"
+
+
+class Unsupported(AwrError):
+    code = "Unsupported"
+
+
+class NotFound(AwrError):
+    code = "NotFound"
+
+
+class InvalidTransition(AwrError):
+    code = "InvalidTransition"
+
+
+class RevisionConflict(AwrError):
+    """Say that the project moved on. `expected` is what the writer stated, `actual` what the project has."""
+
+    code = "RevisionConflict"
+
+    def __init__(self, *, expected: int, actual: int) -> None:
+        super().__init__(
+            "the project has another revision than the one this write was based on",
+            expected=expected,
+            actual=actual,
+            next_step=f"look at what changed, then repeat the write with expected revision {actual}",
+        )
+
+
+class SourceConflict(AwrError):
+    code = "SourceConflict"
+
+
+class ClaimConflict(AwrError):
+    code = "ClaimConflict"
+
+
+class DependencyBlocked(AwrError):
+    code = "DependencyBlocked"
+
+
+class SourceStale(AwrError):
+    code = "SourceStale"
+
+
+class SourceUnavailable(AwrError):
+    code = "SourceUnavailable"
+
+
+class CapabilityUnavailable(AwrError):
+    code = "CapabilityUnavailable"
+
+
+class ProtocolUnsupported(AwrError):
+    code = "ProtocolUnsupported"
+
+
+class Storage(AwrError):
+    code = "Storage"
+
+
+class Io(AwrError):
+    code = "Io"
+
+
+def io_error(error: OSError) -> Io:
+    """Turn a refusal of the operating system into an error of this tree, naming the file and not its folder."""
+    name = error.filename if isinstance(error.filename, str) else ""
+    return Io(
+        f"the operating system refused: {error.strerror or type(error).__name__}",
+        got=name.rpartition("/")[2] or "a file or folder",
+        expected="a file or folder that may be used this way",
+        next_step="check that it exists, its permissions and the free space, then repeat the command",
+    )

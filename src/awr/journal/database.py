@@ -1,0 +1,229 @@
+"""The SQLite file: opening it safely, and saying plainly why it cannot be used.
+
+WAL keeps readers out of a writer's way, synchronous=FULL makes a commit survive a power cut, and the write-ahead log
+is kept to about two megabytes. The application id tells this program's file from any other's.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+from urllib.parse import quote
+
+from awr.errors import AwrError, Io, Storage
+
+__all__ = ["APPLICATION_ID", "Database", "Row"]
+
+Row = sqlite3.Row
+
+#: "AWRP". A database of the other public AWR carries "AWR1"; neither program opens the other's file.
+APPLICATION_ID = 0x41575250
+FOREIGN_AWR_ID = 0x41575231
+
+WAL_PAGES = 500
+WAL_BYTES = 2 * 1024 * 1024
+BUSY_MS = 5000
+
+
+class Database:
+    """One connection. `mode` is "read" (never writes, file must exist), "write" or "create"."""
+
+    def __init__(
+        self, path: Path, *, mode: Literal["read", "write", "create"], busy_ms: int = BUSY_MS, schema_version: int
+    ) -> None:
+        self.path = path
+        self.mode = mode
+        self._schema_version = schema_version
+        with _translated(path):
+            self._connection = self._connect(busy_ms)
+            try:
+                self._configure()
+                self._refuse_what_is_not_ours()
+            except BaseException:
+                self._connection.close()
+                raise
+
+    def close(self) -> None:
+        """Close the connection. The last one to close folds the write-ahead log back into the file."""
+        with _translated(self.path):
+            self._connection.close()
+
+    def execute(self, sql: str, parameters: Sequence[object] | dict[str, object] = ()) -> sqlite3.Cursor:
+        """Run one statement."""
+        try:
+            return self._connection.execute(sql, parameters)
+        except sqlite3.Error as error:
+            raise _storage_error(error, self.path) from error
+
+    def rows(self, sql: str, parameters: Sequence[object] | dict[str, object] = ()) -> list[Row]:
+        """Run one query and return every row."""
+        try:
+            return self._connection.execute(sql, parameters).fetchall()
+        except sqlite3.Error as error:
+            raise _storage_error(error, self.path) from error
+
+    def row(self, sql: str, parameters: Sequence[object] | dict[str, object] = ()) -> Row | None:
+        """Run one query and return its first row, or None."""
+        try:
+            found: Row | None = self._connection.execute(sql, parameters).fetchone()
+        except sqlite3.Error as error:
+            raise _storage_error(error, self.path) from error
+        return found
+
+    def schema_version(self) -> int:
+        """Return the schema version the file is at; 0 for a new file."""
+        return self._pragma("user_version")
+
+    @contextmanager
+    def transaction(self, kind: Literal["DEFERRED", "IMMEDIATE"]) -> Iterator[None]:
+        """Hold one transaction: committed when the block ends, rolled back when it raises."""
+        self.execute(f"BEGIN {kind}")
+        try:
+            yield
+            self.execute("COMMIT")
+        except BaseException:
+            if self._connection.in_transaction:
+                self._connection.rollback()
+            raise
+
+    def _connect(self, busy_ms: int) -> sqlite3.Connection:
+        options: dict[str, object] = {"timeout": busy_ms / 1000, "isolation_level": None, "uri": True}
+        address = "file:" + quote(str(self.path.absolute()))
+        if self.mode != "read":
+            flag = "rwc" if self.mode == "create" else "rw"
+            return self._opened(f"{address}?mode={flag}", options)
+        try:
+            connection = self._opened(f"{address}?mode=ro", options)
+            connection.execute("PRAGMA schema_version").fetchone()
+            return connection
+        except sqlite3.OperationalError:
+            # In a folder that cannot be written, WAL needs files it cannot make. Without a log there is nothing
+            # in it that the main file lacks, and nobody can be writing.
+            if self.path.with_name(self.path.name + "-wal").exists():
+                raise
+            return self._opened(f"{address}?mode=ro&immutable=1", options)
+
+    def _opened(self, address: str, options: dict[str, object]) -> sqlite3.Connection:
+        connection = sqlite3.connect(address, **options)  # type: ignore[call-overload]
+        assert isinstance(connection, sqlite3.Connection)
+        connection.row_factory = Row
+        return connection
+
+    def _configure(self) -> None:
+        run = self._connection.execute
+        run("PRAGMA foreign_keys = ON")
+        run("PRAGMA recursive_triggers = ON")
+        if self.mode == "read":
+            run("PRAGMA query_only = ON")
+            return
+        if self._pragma("application_id") == APPLICATION_ID:
+            self._configure_writing()
+
+    def _configure_writing(self) -> None:
+        run = self._connection.execute
+        if self._connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+            run("PRAGMA journal_mode = WAL").fetchone()
+        run("PRAGMA synchronous = FULL")
+        run(f"PRAGMA wal_autocheckpoint = {WAL_PAGES}")
+        run(f"PRAGMA journal_size_limit = {WAL_BYTES}")
+
+    def claim_new_file(self) -> None:
+        """Mark an empty file as this program's own. Only for a file that `mode="create"` has just made."""
+        with _translated(self.path):
+            self._connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            self._configure_writing()
+
+    def is_empty(self) -> bool:
+        """Tell whether the file has no content at all yet."""
+        found = self.row("SELECT count(*) AS number FROM sqlite_master")
+        return found is not None and found["number"] == 0
+
+    def _pragma(self, name: str) -> int:
+        with _translated(self.path):
+            return int(self._connection.execute(f"PRAGMA {name}").fetchone()[0])
+
+    def _refuse_what_is_not_ours(self) -> None:
+        owner = self._pragma("application_id")
+        if owner == 0 and self.mode == "create" and self.is_empty():
+            return
+        if owner != APPLICATION_ID:
+            whose = "another AWR's database" if owner == FOREIGN_AWR_ID else "not a database of this program"
+            raise Storage(
+                f"the file is {whose}; it is left as it is",
+                got=f"application id 0x{owner:08X}",
+                expected=f"application id 0x{APPLICATION_ID:08X}",
+                next_step="use another project folder, or move that .awr folder away and run awr init",
+            )
+        version = self.schema_version()
+        if version > self._schema_version:
+            raise Storage(
+                "the database was written by a newer AWR; it is left as it is",
+                got=f"schema {version}",
+                expected=f"schema {self._schema_version} or older",
+                next_step="install the newer AWR that wrote it",
+            )
+        if version < self._schema_version and self.mode == "read":
+            raise Storage(
+                "the database has an older schema, and a reading command changes nothing",
+                got=f"schema {version}",
+                expected=f"schema {self._schema_version}",
+                next_step="run awr source reindex once; it brings the database up to date",
+            )
+
+
+@contextmanager
+def _translated(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise _storage_error(error, path) from error
+
+
+def _storage_error(error: sqlite3.Error, path: Path) -> AwrError:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    name = path.name
+    if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
+        return Storage(
+            f"{name} is in use by another writer",
+            got="no turn within the waiting time",
+            expected="a free moment",
+            next_step="try again; if it stays so, look for a process that holds the database open",
+        )
+    if code == sqlite3.SQLITE_FULL:
+        return Io(
+            f"the disk is full; nothing of this write is in {name}",
+            expected="free space on the disk of the project",
+            next_step="free some space, then repeat the command",
+        )
+    if code in {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM}:
+        return Io(
+            f"{name} or its folder cannot be written",
+            expected="write permission for the .awr folder and the files in it",
+            next_step="correct the permissions, then repeat the command",
+        )
+    if code == sqlite3.SQLITE_CANTOPEN:
+        return Io(
+            f"{name} cannot be opened",
+            expected="a readable file in a folder that may be entered",
+            next_step="check that the file is there and its permissions",
+        )
+    if code in {sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT}:
+        return Storage(
+            f"{name} is not a readable SQLite database",
+            got=type(error).__name__,
+            expected="an intact database of this program",
+            next_step="restore it from a copy; run awr journal verify afterwards",
+        )
+    return Storage(
+        f"the database refused: {_safe_reason(error)}",
+        got=getattr(error, "sqlite_errorname", type(error).__name__),
+        next_step="run awr journal verify; report this if it says that all is well",
+    )
+
+
+def _safe_reason(error: sqlite3.Error) -> str:
+    # Messages of our own triggers and constraints name tables, never values.
+    return str(error).splitlines()[0][:200]

@@ -1,0 +1,205 @@
+"""The journal: read a coherent state, or write one revision.
+
+A writer states the revision it read. The comparison happens inside the write transaction, so two writers can never
+both believe that they were first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from awr.domain.events import Importance
+from awr.errors import NotFound, RevisionConflict, Storage
+from awr.ids import Clock, NewId, following_id, new_id, system_clock
+from awr.journal.database import BUSY_MS, Database
+from awr.journal.events import Event, Head, encode_payload, head_of, insert_event, payload_sha256
+from awr.journal.migrations import SCHEMA_VERSION, migrate
+from awr.journal.projections import project_event
+
+__all__ = ["Journal", "Reader", "Writer"]
+
+
+class ProjectRow(msgspec.Struct, frozen=True):
+    """Which project a database belongs to."""
+
+    id: str
+    name: str
+    external_key: str | None
+
+
+class Reader:
+    """One coherent view of the project. Rooms beside this one hold the queries over it."""
+
+    def __init__(self, database: Database, *, project: ProjectRow, now: int) -> None:
+        self.database = database
+        self.project = project
+        self.now = now
+        self.head = head_of(database)
+
+    @property
+    def project_id(self) -> str:
+        """The project's id."""
+        return self.project.id
+
+    @property
+    def project_revision(self) -> int:
+        """The revision this view was taken at; for a writer that has appended, the one it is about to make."""
+        return self.head.project_revision
+
+
+class Writer(Reader):
+    """The only way to add events. All that one block appends becomes one revision, or none of it does."""
+
+    def __init__(self, database: Database, *, project: ProjectRow, now: int, make_id: NewId) -> None:
+        super().__init__(database, project=project, now=now)
+        self._make_id = make_id
+        self._base_revision = self.head.project_revision
+        self._last_id = ""
+
+    def new_id(self) -> str:
+        """Return a fresh id. Those of one write sort in the order they were asked for."""
+        made = self._make_id(self.now)
+        self._last_id = made if made > self._last_id else following_id(self._last_id)
+        return self._last_id
+
+    def require_revision(self, expected: int | None) -> None:
+        """Raise RevisionConflict unless the project is still at `expected`; None states nothing."""
+        if expected is not None and expected != self._base_revision:
+            raise RevisionConflict(expected=expected, actual=self._base_revision)
+
+    def append(
+        self,
+        event_type: str,
+        payload: object,
+        *,
+        summary: str,
+        importance: Importance = "normal",
+        work_item_id: str | None = None,
+        session_id: str | None = None,
+        branch_id: str | None = None,
+    ) -> Event:
+        """Add one event and bring the projections up to date with it."""
+        stored = encode_payload(payload)
+        event = Event(
+            position=self.head.position + 1,
+            id=self.new_id(),
+            project_id=self.project.id,
+            work_item_id=work_item_id,
+            session_id=session_id,
+            branch_id=branch_id,
+            event_type=event_type,
+            importance=importance,
+            summary=summary,
+            payload=stored,
+            payload_sha256=payload_sha256(stored),
+            project_revision=self._base_revision + 1,
+            created_at=self.now,
+        )
+        own = insert_event(self.database, event, previous=self.head.link)
+        self.head = Head(position=event.position, project_revision=event.project_revision, link=own)
+        project_event(self.database, event)
+        return event
+
+
+class Journal:
+    """The journal of one project, in one database file."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        clock: Clock = system_clock,
+        make_id: NewId = new_id,
+        busy_ms: int = BUSY_MS,
+    ) -> None:
+        self.path = path
+        self.clock = clock
+        self._make_id = make_id
+        self._busy_ms = busy_ms
+        self._writing: Database | None = None
+        self._project: ProjectRow | None = None
+
+    def create(self, *, name: str, external_key: str | None) -> Event:
+        """Make the database and record the project's beginning at revision 1. The file must not exist yet."""
+        database = self._open("create")
+        try:
+            if not database.is_empty():
+                raise Storage(
+                    "there is a database already; it is left as it is",
+                    expected="no database yet",
+                    next_step="run awr status to see the project it belongs to",
+                )
+            database.claim_new_file()
+            migrate(database, now=self.clock())
+            with database.transaction("IMMEDIATE"):
+                now = self.clock()
+                project = ProjectRow(id=self._make_id(now), name=name, external_key=external_key)
+                writer = Writer(database, project=project, now=now, make_id=self._make_id)
+                payload = {"name": name, "external_key": external_key}
+                return writer.append("project.initialized", payload, summary="Project initialized", importance="high")
+        finally:
+            database.close()
+
+    @contextmanager
+    def read(self) -> Iterator[Reader]:
+        """Open a coherent view that writes nothing at all."""
+        database = self._open("read")
+        try:
+            with database.transaction("DEFERRED"):
+                yield Reader(database, project=_project_row(database), now=self.clock())
+        finally:
+            database.close()
+
+    @contextmanager
+    def write(self, *, expected_revision: int | None = None) -> Iterator[Writer]:
+        """Open one write. `expected_revision` is compared inside the transaction; None leaves it to the block."""
+        database = self._writing or self._migrated()
+        try:
+            with database.transaction("IMMEDIATE"):
+                # A connection that is held open has seen its project, which never changes its identity.
+                project = self._project or _project_row(database)
+                writer = Writer(database, project=project, now=self.clock(), make_id=self._make_id)
+                writer.require_revision(expected_revision)
+                yield writer
+        finally:
+            if database is not self._writing:
+                database.close()
+
+    @contextmanager
+    def held_open(self) -> Iterator[Journal]:
+        """Keep one connection for many writes, for programs that live longer than a command."""
+        self._writing = self._migrated()
+        try:
+            self._project = _project_row(self._writing)
+            yield self
+        finally:
+            self._writing.close()
+            self._writing = self._project = None
+
+    def _migrated(self) -> Database:
+        database = self._open("write")
+        try:
+            migrate(database, now=self.clock())
+        except BaseException:
+            database.close()
+            raise
+        return database
+
+    def _open(self, mode: Literal["read", "write", "create"]) -> Database:
+        return Database(self.path, mode=mode, busy_ms=self._busy_ms, schema_version=SCHEMA_VERSION)
+
+
+def _project_row(database: Database) -> ProjectRow:
+    row = database.row("SELECT id, name, external_key FROM projects")
+    if row is None:
+        raise NotFound(
+            "the database has no project in it",
+            expected="one project",
+            next_step="move the .awr folder away and run awr init",
+        )
+    return ProjectRow(*tuple(row))

@@ -1,0 +1,205 @@
+"""The schema, built in small named steps. Each step and its record are one transaction with the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from awr.journal.database import Database
+
+__all__ = ["SCHEMA_VERSION", "migrate"]
+
+Step = Callable[[Database], None]
+
+
+def create_journal(database: Database) -> None:
+    """Create the journal and the rules that keep it append-only, whatever a connection's settings are."""
+    database.execute(
+        """
+        CREATE TABLE events (
+            position INTEGER PRIMARY KEY,
+            id TEXT NOT NULL UNIQUE,
+            project_id TEXT NOT NULL,
+            work_item_id TEXT,
+            session_id TEXT,
+            branch_id TEXT,
+            event_type TEXT NOT NULL,
+            importance TEXT NOT NULL,
+            summary TEXT NOT NULL,
+            payload TEXT NOT NULL,
+            payload_sha256 TEXT NOT NULL,
+            project_revision INTEGER NOT NULL CHECK (project_revision > 0),
+            created_at INTEGER NOT NULL,
+            link BLOB NOT NULL CHECK (length(link) = 32)
+        ) STRICT
+        """
+    )
+    database.execute("CREATE INDEX events_by_work ON events (work_item_id) WHERE work_item_id IS NOT NULL")
+    database.execute("CREATE INDEX events_by_session ON events (session_id) WHERE session_id IS NOT NULL")
+    for verb in ("UPDATE", "DELETE"):
+        database.execute(
+            f"CREATE TRIGGER events_refuse_{verb.lower()} BEFORE {verb} ON events "
+            "BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END"
+        )
+    # INSERT OR REPLACE deletes without firing a delete trigger unless the connection asks for it.
+    database.execute(
+        "CREATE TRIGGER events_refuse_replace BEFORE INSERT ON events "
+        "WHEN EXISTS (SELECT 1 FROM events WHERE position = NEW.position) "
+        "OR EXISTS (SELECT 1 FROM events WHERE id = NEW.id) "
+        "BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END"
+    )
+
+
+def create_project(database: Database) -> None:
+    """Create the one row that says which project this is. Its revision is the newest event's."""
+    database.execute(
+        """
+        CREATE TABLE projects (
+            id TEXT PRIMARY KEY,
+            name TEXT NOT NULL,
+            external_key TEXT
+        ) STRICT
+        """
+    )
+
+
+def create_sessions(database: Database) -> None:
+    """Create the projections of sessions and claims."""
+    database.execute(
+        """
+        CREATE TABLE sessions (
+            id TEXT PRIMARY KEY,
+            project_id TEXT NOT NULL,
+            work_item_id TEXT,
+            branch_id TEXT,
+            agent_id TEXT NOT NULL,
+            provider TEXT NOT NULL,
+            model TEXT NOT NULL,
+            status TEXT NOT NULL,
+            started_at INTEGER NOT NULL,
+            ended_at INTEGER,
+            start_project_revision INTEGER NOT NULL,
+            end_project_revision INTEGER,
+            last_checkpoint_id TEXT,
+            revision INTEGER NOT NULL,
+            client TEXT,
+            conversation TEXT
+        ) STRICT
+        """
+    )
+    database.execute("CREATE INDEX sessions_by_conversation ON sessions (client, conversation)")
+    database.execute(
+        """
+        CREATE TABLE claims (
+            id TEXT PRIMARY KEY,
+            project_id TEXT NOT NULL,
+            work_item_id TEXT NOT NULL,
+            session_id TEXT NOT NULL,
+            agent_id TEXT NOT NULL,
+            branch_id TEXT,
+            status TEXT NOT NULL,
+            acquired_at INTEGER NOT NULL,
+            expires_at INTEGER,
+            released_at INTEGER,
+            revision INTEGER NOT NULL
+        ) STRICT
+        """
+    )
+    database.execute("CREATE UNIQUE INDEX one_active_claim ON claims (work_item_id) WHERE status = 'active'")
+    database.execute("CREATE INDEX claims_by_session ON claims (session_id)")
+
+
+def create_compactions(database: Database) -> None:
+    """Create the index of observations; their content stays in the journal."""
+    database.execute(
+        """
+        CREATE TABLE compactions (
+            session_id TEXT NOT NULL,
+            compaction_id TEXT NOT NULL,
+            sequence INTEGER NOT NULL,
+            event_id TEXT NOT NULL UNIQUE,
+            deferral_event_id TEXT,
+            PRIMARY KEY (session_id, compaction_id)
+        ) STRICT
+        """
+    )
+    database.execute("CREATE UNIQUE INDEX compactions_in_order ON compactions (session_id, sequence)")
+
+
+def create_sources(database: Database) -> None:
+    """Create the projections of sources and of the ids that journal events gave to what the files describe."""
+    database.execute(
+        """
+        CREATE TABLE sources (
+            id TEXT PRIMARY KEY,
+            domain TEXT NOT NULL,
+            role TEXT NOT NULL,
+            locator TEXT NOT NULL,
+            adapter TEXT NOT NULL,
+            config_sha256 TEXT NOT NULL,
+            fingerprint TEXT,
+            source_revision INTEGER NOT NULL,
+            freshness TEXT NOT NULL,
+            warnings INTEGER NOT NULL,
+            retired INTEGER NOT NULL,
+            UNIQUE (domain, locator)
+        ) STRICT
+        """
+    )
+    database.execute(
+        """
+        CREATE TABLE entities (
+            kind TEXT NOT NULL,
+            external_key TEXT NOT NULL,
+            id TEXT NOT NULL UNIQUE,
+            source_id TEXT NOT NULL,
+            revision INTEGER NOT NULL,
+            retired INTEGER NOT NULL,
+            PRIMARY KEY (kind, external_key)
+        ) STRICT
+        """
+    )
+
+
+def create_contents(database: Database) -> None:
+    """Create what is parsed from the files: re-indexed from them, never from the journal."""
+    database.execute(
+        """
+        CREATE TABLE contents (
+            entity_id TEXT PRIMARY KEY,
+            kind TEXT NOT NULL,
+            external_key TEXT NOT NULL,
+            source_id TEXT NOT NULL,
+            status TEXT NOT NULL,
+            place INTEGER NOT NULL,
+            body TEXT NOT NULL
+        ) STRICT
+        """
+    )
+    database.execute("CREATE UNIQUE INDEX contents_by_key ON contents (kind, external_key)")
+    database.execute("CREATE INDEX contents_by_source ON contents (source_id)")
+
+
+#: One list of steps per schema version, oldest first.
+_VERSIONS: tuple[tuple[Step, ...], ...] = (
+    (create_journal, create_project, create_sessions, create_compactions, create_sources, create_contents),
+)
+SCHEMA_VERSION = len(_VERSIONS)
+
+
+def migrate(database: Database, *, now: int) -> None:
+    """Bring the schema up to date in one transaction: all missing steps and their records, or nothing."""
+    if database.schema_version() == SCHEMA_VERSION:
+        return
+    with database.transaction("IMMEDIATE"):
+        database.execute(
+            "CREATE TABLE IF NOT EXISTS schema_migrations "
+            "(name TEXT PRIMARY KEY, version INTEGER NOT NULL, applied_at INTEGER NOT NULL) STRICT"
+        )
+        # Read again inside the transaction: another process may have been faster.
+        for version, steps in enumerate(_VERSIONS, start=1):
+            if version <= database.schema_version():
+                continue
+            for step in steps:
+                step(database)
+                database.execute("INSERT INTO schema_migrations VALUES (?, ?, ?)", (step.__name__, version, now))
+            database.execute(f"PRAGMA user_version = {version}")

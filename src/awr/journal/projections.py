@@ -1,0 +1,70 @@
+"""What is derived from the journal, event by event, and how to derive it again.
+
+Writing an event and rebuilding from the journal run the same functions, so the two cannot disagree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from awr.journal import compactions, sessions, sources
+from awr.journal.database import Database
+from awr.journal.events import Event, events_in_order
+
+__all__ = ["PROJECTED_TABLES", "project_event", "rebuild", "snapshot"]
+
+Projector = Callable[[Database, Event, dict[str, object]], None]
+
+#: Every table that the journal alone determines, with the columns that order its rows.
+PROJECTED_TABLES = {
+    "projects": "id",
+    "sessions": "id",
+    "claims": "id",
+    "compactions": "session_id, compaction_id",
+    "sources": "id",
+    "entities": "kind, external_key",
+}
+
+
+def project_event(database: Database, event: Event) -> None:
+    """Bring every projection up to date with one new event."""
+    projector = _PROJECTORS.get(event.event_type)
+    if projector is not None:
+        projector(database, event, event.content())
+
+
+def rebuild(database: Database) -> dict[str, int]:
+    """Derive every projection again from the journal. Return, per table, how many rows were not as they should be.
+
+    Run it inside a write transaction. What source files describe is not touched: it comes from the files.
+    """
+    before = snapshot(database)
+    for table in PROJECTED_TABLES:
+        database.execute(f"DELETE FROM {table}")
+    for event, _ in events_in_order(database):
+        project_event(database, event)
+    after = snapshot(database)
+    return {table: len(before[table] ^ after[table]) for table in PROJECTED_TABLES}
+
+
+def snapshot(database: Database) -> dict[str, frozenset[tuple[object, ...]]]:
+    """Return the rows of every projection, for comparing two states."""
+    return {
+        table: frozenset(tuple(row) for row in database.rows(f"SELECT * FROM {table} ORDER BY {order}"))
+        for table, order in PROJECTED_TABLES.items()
+    }
+
+
+def _initialized(database: Database, event: Event, payload: dict[str, object]) -> None:
+    database.execute(
+        "INSERT INTO projects (id, name, external_key) VALUES (?, ?, ?)",
+        (event.project_id, payload["name"], payload["external_key"]),
+    )
+
+
+_PROJECTORS: dict[str, Projector] = {
+    "project.initialized": _initialized,
+    **sessions.PROJECTORS,
+    **compactions.PROJECTORS,
+    **sources.PROJECTORS,
+}

@@ -1,0 +1,159 @@
+"""Sessions and claims as the journal has them: how events change them, and how to find them."""
+
+from __future__ import annotations
+
+from awr.domain.session import Binding, Claim, Session
+from awr.errors import NotFound
+from awr.journal.database import Database, Row
+from awr.journal.events import Event
+
+__all__ = [
+    "PROJECTORS",
+    "active_claim",
+    "binding_of",
+    "claims_of_session",
+    "newest_sessions",
+    "session_bound_to",
+    "session_by_id",
+]
+
+_SESSION = ", ".join(Session.__struct_fields__)
+_CLAIM = ", ".join(Claim.__struct_fields__)
+
+
+def session_by_id(database: Database, session_id: str) -> Session:
+    """Return one session. Raise NotFound, also for a session of another project."""
+    row = database.row(f"SELECT {_SESSION} FROM sessions WHERE id = ?", (session_id,))
+    if row is None:
+        raise NotFound(
+            "there is no such session in this project",
+            expected="the id of a session of this project",
+            next_step="run awr session list to see the sessions",
+        )
+    return _session(row)
+
+
+def session_bound_to(database: Database, binding: Binding) -> Session | None:
+    """Return the newest session of a native conversation, or None."""
+    row = database.row(
+        f"SELECT {_SESSION} FROM sessions WHERE client = ? AND conversation = ? ORDER BY start_project_revision DESC",
+        (binding.client, binding.conversation),
+    )
+    return None if row is None else _session(row)
+
+
+def binding_of(database: Database, session_id: str) -> Binding | None:
+    """Return the conversation a session is bound to, or None."""
+    row = database.row("SELECT client, conversation FROM sessions WHERE id = ?", (session_id,))
+    return None if row is None or row["client"] is None else Binding(*tuple(row))
+
+
+def newest_sessions(
+    database: Database, *, active_only: bool, before_revision: int | None, limit: int
+) -> list[Session]:
+    """Return sessions, newest first."""
+    rows = database.rows(
+        f"SELECT {_SESSION} FROM sessions WHERE (NOT ? OR status = 'active') AND start_project_revision < ? "
+        "ORDER BY start_project_revision DESC, id DESC LIMIT ?",
+        (active_only, before_revision or 2**62, limit),
+    )
+    return [_session(row) for row in rows]
+
+
+def claims_of_session(database: Database, session_id: str, *, active_only: bool = False) -> list[Claim]:
+    """Return a session's claims, oldest first. `active_only` leaves out the closed ones."""
+    rows = database.rows(
+        f"SELECT {_CLAIM} FROM claims WHERE session_id = ? AND (NOT ? OR status = 'active') ORDER BY acquired_at, id",
+        (session_id, active_only),
+    )
+    return [_claim(row) for row in rows]
+
+
+def active_claim(database: Database, work_item_id: str) -> Claim | None:
+    """Return the claim recorded as active for a work item. Whether it has expired is for the caller to see."""
+    row = database.row(f"SELECT {_CLAIM} FROM claims WHERE work_item_id = ? AND status = 'active'", (work_item_id,))
+    return None if row is None else _claim(row)
+
+
+def _session(row: Row) -> Session:
+    return Session(*tuple(row))
+
+
+def _claim(row: Row) -> Claim:
+    return Claim(*tuple(row))
+
+
+def _started(database: Database, event: Event, payload: dict[str, object]) -> None:
+    binding = payload["mcp_binding"]
+    client, conversation = (binding["client"], binding["conversation"]) if isinstance(binding, dict) else (None, None)
+    database.execute(
+        f"INSERT INTO sessions ({_SESSION}, client, conversation) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, 'active', ?, NULL, ?, NULL, NULL, ?, ?, ?)",
+        (
+            event.session_id,
+            event.project_id,
+            event.work_item_id,
+            event.branch_id,
+            payload["agent_id"],
+            payload["provider"],
+            payload["model"],
+            event.created_at,
+            event.project_revision,
+            event.project_revision,
+            client,
+            conversation,
+        ),
+    )
+
+
+def _ended(database: Database, event: Event, payload: dict[str, object]) -> None:
+    database.execute(
+        "UPDATE sessions SET status = ?, ended_at = ?, end_project_revision = ?, revision = ? WHERE id = ?",
+        (
+            payload["status"],
+            event.created_at,
+            event.project_revision,
+            event.project_revision,
+            event.session_id,
+        ),
+    )
+
+
+def _claimed(database: Database, event: Event, payload: dict[str, object]) -> None:
+    database.execute(
+        f"INSERT INTO claims ({_CLAIM}) VALUES (?, ?, ?, ?, ?, ?, 'active', ?, ?, NULL, ?)",
+        (
+            payload["claim_id"],
+            event.project_id,
+            event.work_item_id,
+            event.session_id,
+            payload["agent_id"],
+            event.branch_id,
+            event.created_at,
+            payload["expires_at"],
+            event.project_revision,
+        ),
+    )
+
+
+def _released(database: Database, event: Event, payload: dict[str, object]) -> None:
+    database.execute(
+        "UPDATE claims SET status = 'released', released_at = ?, revision = ? WHERE id = ?",
+        (event.created_at, event.project_revision, payload["claim_id"]),
+    )
+
+
+def _expired(database: Database, event: Event, payload: dict[str, object]) -> None:
+    database.execute(
+        "UPDATE claims SET status = 'expired', revision = ? WHERE id = ?",
+        (event.project_revision, payload["claim_id"]),
+    )
+
+
+PROJECTORS = {
+    "session.started": _started,
+    "session.ended": _ended,
+    "work.claimed": _claimed,
+    "claim.released": _released,
+    "claim.expired": _expired,
+}

@@ -1,0 +1,148 @@
+"""What this build can do, for a host that decides before it calls. Nothing is opened for it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import sys
+from importlib.metadata import version
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from awr.domain.card import MAX_CARD_BYTES
+from awr.errors import CapabilityUnavailable, InvalidInput, ProtocolUnsupported
+from awr.journal.migrations import SCHEMA_VERSION
+from awr.operations.fields import described
+from awr.operations.registry import OPERATIONS
+
+__all__ = ["CapabilitiesRequest", "CapabilitiesResult", "Capability", "capabilities"]
+
+PROTOCOL_VERSION = 1
+MAX_REQUIREMENTS = 100
+_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_LIMITATIONS = {
+    "client.compaction": (f"guidance_max_{MAX_CARD_BYTES}_bytes", "host_must_report_measurements"),
+    "query.summary": ("main_branch_only",),
+    "source.read": ("yaml_ledger_only",),
+    "source.refresh": ("yaml_ledger_only",),
+}
+#: Ids that hosts of the wider AWR family may ask for and this build does not offer.
+_KNOWN_ELSEWHERE = frozenset(
+    {
+        "context.compile",
+        "session.checkpoint",
+        "session.resume",
+        "workflow.prepare",
+        "workflow.response_summary",
+        "workflow.action_guidance",
+        "work.management",
+        "work.graph",
+        "evidence.read_write",
+        "execution.external.register",
+        "execution.external.report",
+        "mutation.yaml.lossless_fields",
+        "mutation.work.create",
+        "completion.prepare",
+        "completion.engineering",
+        "client.lifecycle.generic",
+    }
+)
+
+
+class CapabilitiesRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    protocol_version: Annotated[
+        int, msgspec.Meta(ge=0, le=2**31 - 1, description="The host protocol version you speak.")
+    ] = PROTOCOL_VERSION
+    require: Annotated[tuple[str, ...], described("A capability you cannot do without; may be repeated.")] = ()
+
+
+class Capability(msgspec.Struct, frozen=True):
+    """One negotiable ability and the commands behind it."""
+
+    id: str
+    available: bool
+    commands: tuple[str, ...]
+    limitations: tuple[str, ...]
+
+
+class CapabilitiesResult(msgspec.Struct, frozen=True, kw_only=True):
+    ok: Literal[True] = True
+    protocol: dict[str, Any]
+    program: dict[str, Any]
+    database: dict[str, Any]
+    source_adapters: tuple[dict[str, Any], ...]
+    capabilities: tuple[Capability, ...]
+    transport: dict[str, Any]
+    source_write_performed: Literal[False] = False
+    runtime_write_performed: Literal[False] = False
+    scope: Literal["build_capabilities_not_project_authorization"] = "build_capabilities_not_project_authorization"
+
+
+def capabilities(request: CapabilitiesRequest) -> CapabilitiesResult:
+    """Describe this build. Raise ProtocolUnsupported, CapabilityUnavailable or InvalidInput."""
+    if request.protocol_version != PROTOCOL_VERSION:
+        raise ProtocolUnsupported(
+            "this build does not speak that host protocol version",
+            requested=request.protocol_version,
+            supported=[PROTOCOL_VERSION],
+            next_step=f"ask with protocol version {PROTOCOL_VERSION}",
+        )
+    offered = _offered()
+    _require(request.require, {capability.id for capability in offered})
+    return CapabilitiesResult(
+        protocol={"name": "awr.host", "version": PROTOCOL_VERSION},
+        program={"name": "awr", "version": version("awr"), "os": sys.platform, "arch": platform.machine()},
+        database={
+            "schema_version": SCHEMA_VERSION,
+            "read_only_schema_versions": [SCHEMA_VERSION],
+            "migrate_from_schema_versions": list(range(1, SCHEMA_VERSION)),
+            "newer_schema_policy": "reject_without_migration",
+            "schema_validation_required": True,
+        },
+        source_adapters=(
+            {"id": "yaml-ledger-v1", "read": True, "write_mode": "none", "lossless_field_write": False},
+        ),
+        capabilities=offered,
+        transport={
+            "invocation": "argv",
+            "json_flag": "--json",
+            "success_stream": "stdout",
+            "error_stream": "stderr",
+            "exit_codes": {"success": 0, "runtime_error": 1, "usage_error": 2},
+            "partial_result_policy": "stdout_and_stderr",
+            "timeout_policy": "outcome_unknown",
+            "path_separator": os.sep,
+        },
+    )
+
+
+def _offered() -> tuple[Capability, ...]:
+    commands: dict[str, list[str]] = {}
+    for operation in OPERATIONS:
+        if operation.capability is not None:
+            commands.setdefault(operation.capability, []).append(operation.command)
+    return tuple(
+        Capability(id=name, available=True, commands=tuple(commands[name]), limitations=_LIMITATIONS.get(name, ()))
+        for name in sorted(commands)
+    )
+
+
+def _require(wanted: tuple[str, ...], offered: set[str]) -> None:
+    if len(wanted) > MAX_REQUIREMENTS or not all(_ID.fullmatch(name) for name in wanted):
+        raise InvalidInput(
+            "the required capabilities break their bounds",
+            got=f"{len(wanted)} names",
+            expected=f"up to {MAX_REQUIREMENTS} names of 1 to 128 letters, digits, dots, underscores and hyphens",
+            next_step="take the ids from awr capabilities",
+        )
+    missing = set(wanted) - offered
+    if missing:
+        raise CapabilityUnavailable(
+            "this build lacks a capability that was required",
+            unknown=sorted(missing - _KNOWN_ELSEWHERE),
+            unsupported=sorted(missing & _KNOWN_ELSEWHERE),
+            expected="ids that awr capabilities lists",
+            next_step="do without it, or use a build that has it",
+        )

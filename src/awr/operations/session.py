@@ -1,0 +1,346 @@
+"""Begin, find and end sessions. A session is AWR's record; no native session is opened or closed by it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from awr.domain.secrets import refuse_secrets
+from awr.domain.session import (
+    Binding,
+    Claim,
+    Outcome,
+    Session,
+    validate_binding,
+    validate_claim_wish,
+    validate_labels,
+)
+from awr.errors import InvalidInput, InvalidTransition, NotFound, SourceConflict
+from awr.journal.journal import Reader, Writer
+from awr.journal.sessions import (
+    active_claim,
+    binding_of,
+    claims_of_session,
+    newest_sessions,
+    session_bound_to,
+    session_by_id,
+)
+from awr.journal.sources import EntityRow
+from awr.operations.fields import Branch, ExpectedRevision, described, require_main, work_entity
+from awr.project import Project
+from awr.sources.contents import require_claimable
+from awr.sources.index import refreshed_write
+
+__all__ = [
+    "EndRequest",
+    "EndResult",
+    "ListRequest",
+    "ListResult",
+    "ShowRequest",
+    "ShowResult",
+    "StartRequest",
+    "StartResult",
+    "end",
+    "listing",
+    "show",
+    "start",
+]
+
+#: The client of a binding that came through a local door, which authenticates nobody.
+LOCAL_CLIENT = "stdio"
+
+
+class StartRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    agent: Annotated[str, described("A label for the agent.")]
+    provider: Annotated[str, described("A label for the model's provider.")]
+    model: Annotated[str, described("A label for the model.")]
+    expected_revision: ExpectedRevision
+    work: Annotated[str | None, described("The work item to bind the session to.")] = None
+    conversation: Annotated[str | None, described("The host's own id of the conversation.")] = None
+    client: Annotated[str, described("Which client the conversation belongs to.")] = LOCAL_CLIENT
+    claim: Annotated[bool, described("Take the work item for this session alone.")] = False
+    ttl_ms: (
+        Annotated[int, msgspec.Meta(ge=1, le=2**53, description="Let the claim lapse after this many milliseconds.")]
+        | None
+    ) = None
+    branch: Branch = None
+
+
+class StartResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The new session, or the one that this conversation already has (`binding_reused`, nothing written)."""
+
+    ok: Literal[True] = True
+    project_revision: int
+    freshness_basis: Literal["source_refresh"] = "source_refresh"
+    source_refresh_performed: Literal[True] = True
+    read_only: bool
+    session: Session
+    claim: Claim | None
+    binding: Binding | None
+    binding_reused: bool
+    event_id: str | None
+    next_action: str
+
+
+class ListRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    active: Annotated[bool, described("Only active sessions.")] = False
+    limit: Annotated[int, msgspec.Meta(ge=1, le=1000, description="How many sessions at the most.")] = 20
+    before_revision: (
+        Annotated[
+            int, msgspec.Meta(ge=0, le=2**62, description="Only sessions started before this project revision.")
+        ]
+        | None
+    ) = None
+
+
+class ListResult(msgspec.Struct, frozen=True, kw_only=True):
+    ok: Literal[True] = True
+    project_revision: int
+    freshness_basis: Literal["runtime_database"] = "runtime_database"
+    source_refresh_performed: Literal[False] = False
+    read_only: Literal[True] = True
+    sessions: tuple[Session, ...]
+    next_before_revision: int | None
+
+
+class ShowRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    session: Annotated[str | None, described("The session's id.", argument=True)] = None
+    conversation: Annotated[str | None, described("Find it by the conversation it is bound to.")] = None
+    client: Annotated[str, described("Which client the conversation belongs to.")] = LOCAL_CLIENT
+
+
+class ShowResult(msgspec.Struct, frozen=True, kw_only=True):
+    ok: Literal[True] = True
+    project_revision: int
+    freshness_basis: Literal["runtime_database"] = "runtime_database"
+    source_refresh_performed: Literal[False] = False
+    read_only: Literal[True] = True
+    session: Session
+    binding: Binding | None
+    claims: tuple[Claim, ...]
+    context_requires_refresh: Literal[True] = True
+
+
+class EndRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    session: Annotated[str, described("The session's id.")]
+    expected_revision: ExpectedRevision
+    outcome: Annotated[Outcome, described("How it ended.")] = "ended"
+
+
+class EndResult(msgspec.Struct, frozen=True, kw_only=True):
+    ok: Literal[True] = True
+    project_revision: int
+    freshness_basis: Literal["runtime_database"] = "runtime_database"
+    source_refresh_performed: Literal[False] = False
+    read_only: Literal[False] = False
+    session: Session
+    closed_claim_ids: tuple[str, ...]
+    event_id: str
+
+
+def start(project: Project, request: StartRequest) -> StartResult:
+    """Begin a session. A conversation that has one already gets it back, if work and labels are the same.
+
+    Raise InvalidInput, RuleViolation, NotFound, RevisionConflict, SourceConflict, SourceStale, ClaimConflict or
+    DependencyBlocked.
+    """
+    require_main(request.branch)
+    labels = (request.agent, request.provider, request.model, request.client, request.conversation)
+    refuse_secrets(list(labels), what="the session's labels")
+    validate_labels(agent_id=request.agent, provider=request.provider, model=request.model)
+    validate_claim_wish(claim=request.claim, ttl_ms=request.ttl_ms, has_work=request.work is not None)
+    binding = None
+    if request.conversation is not None:
+        binding = Binding(client=request.client, conversation=request.conversation)
+        validate_binding(binding)
+        reused = _reused(project, request, binding)
+        if reused is not None:
+            return reused
+    with refreshed_write(project, expected_revision=request.expected_revision) as writer:
+        return _started(writer, request, binding)
+
+
+def listing(project: Project, request: ListRequest) -> ListResult:
+    """Return sessions, newest first, with where the next page begins."""
+    with project.journal.read() as reader:
+        found = newest_sessions(
+            reader.database,
+            active_only=request.active,
+            before_revision=request.before_revision,
+            limit=request.limit,
+        )
+        full = len(found) == request.limit
+        return ListResult(
+            project_revision=reader.project_revision,
+            sessions=tuple(found),
+            next_before_revision=found[-1].start_project_revision if full else None,
+        )
+
+
+def show(project: Project, request: ShowRequest) -> ShowResult:
+    """Return one session, by its id or its conversation. Raise NotFound or InvalidInput."""
+    with project.journal.read() as reader:
+        session = _selected(reader, request)
+        return ShowResult(
+            project_revision=reader.project_revision,
+            session=session,
+            binding=binding_of(reader.database, session.id),
+            claims=tuple(claims_of_session(reader.database, session.id)),
+        )
+
+
+def end(project: Project, request: EndRequest) -> EndResult:
+    """End an active session and close its claims; stale sources do not matter.
+
+    Raise NotFound, RevisionConflict or InvalidTransition.
+    """
+    with project.journal.write(expected_revision=request.expected_revision) as writer:
+        session = session_by_id(writer.database, request.session)
+        if session.status != "active":
+            raise InvalidTransition(
+                "the session is over already",
+                got=f"a session that is {session.status}",
+                expected="an active session",
+                next_step="run awr session list --active to see which are active",
+            )
+        open_claims = claims_of_session(writer.database, session.id, active_only=True)
+        for claim in open_claims:
+            close_claim(writer, claim)
+        closed = tuple(claim.id for claim in open_claims)
+        event = writer.append(
+            "session.ended",
+            {
+                "status": request.outcome,
+                "closed_claim_ids": closed,
+                "last_checkpoint_id": session.last_checkpoint_id,
+            },
+            summary=f"Session {request.outcome}",
+            work_item_id=session.work_item_id,
+            session_id=session.id,
+            branch_id=session.branch_id,
+        )
+        return EndResult(
+            project_revision=writer.project_revision,
+            session=session_by_id(writer.database, session.id),
+            closed_claim_ids=closed,
+            event_id=event.id,
+        )
+
+
+def close_claim(writer: Writer, claim: Claim) -> None:
+    """Give a claim back, or record that its time had passed."""
+    expired = claim.expires_at is not None and claim.expires_at <= writer.now
+    writer.append(
+        "claim.expired" if expired else "claim.released",
+        {"claim_id": claim.id},
+        summary="Claim expired" if expired else "Claim released",
+        work_item_id=claim.work_item_id,
+        session_id=claim.session_id,
+        branch_id=claim.branch_id,
+    )
+
+
+def _selected(reader: Reader, request: ShowRequest) -> Session:
+    if (request.session is None) == (request.conversation is None):
+        raise InvalidInput(
+            "a session is named by its id or by its conversation",
+            got="both" if request.session else "neither",
+            expected="one of them",
+            next_step="give the session's id, or --conversation",
+        )
+    if request.session is not None:
+        return session_by_id(reader.database, request.session)
+    binding = Binding(client=request.client, conversation=request.conversation or "")
+    found = session_bound_to(reader.database, binding)
+    if found is None:
+        raise NotFound(
+            "no session is bound to that conversation",
+            expected="a conversation that a session was started with",
+            next_step="start a session with --conversation, or run awr session list",
+        )
+    return found
+
+
+def _reused(project: Project, request: StartRequest, binding: Binding) -> StartResult | None:
+    with project.journal.read() as reader:
+        found = session_bound_to(reader.database, binding)
+        if found is None:
+            return None
+        work_item_id = work_entity(reader.database, request.work).id if request.work else None
+        same = (found.agent_id, found.provider, found.model, found.work_item_id) == (
+            request.agent,
+            request.provider,
+            request.model,
+            work_item_id,
+        )
+        if not same:
+            raise SourceConflict(
+                "this conversation has a session with other work or labels",
+                got="the same conversation with another work item, agent, provider or model",
+                expected="what the session was started with",
+                next_step="run awr session show --conversation to see it, or start under another conversation id",
+                session=found.id,
+            )
+        return StartResult(
+            project_revision=reader.project_revision,
+            read_only=True,
+            session=found,
+            claim=next(iter(claims_of_session(reader.database, found.id, active_only=True)), None),
+            binding=binding,
+            binding_reused=True,
+            event_id=None,
+            next_action="continue_the_bound_session" if found.status == "active" else "resume_in_a_new_session",
+        )
+
+
+def _started(writer: Writer, request: StartRequest, binding: Binding | None) -> StartResult:
+    work = work_entity(writer.database, request.work) if request.work else None
+    expired = _readied_claim(writer, work) if work and request.claim else ()
+    session_id = writer.new_id()
+    event = writer.append(
+        "session.started",
+        {
+            "agent_id": request.agent,
+            "provider": request.provider,
+            "model": request.model,
+            "mcp_binding": binding,
+        },
+        summary="Session started",
+        work_item_id=work.id if work else None,
+        session_id=session_id,
+    )
+    if work and request.claim:
+        writer.append(
+            "work.claimed",
+            {
+                "claim_id": writer.new_id(),
+                "agent_id": request.agent,
+                "expires_at": None if request.ttl_ms is None else writer.now + request.ttl_ms,
+                "expired_claim_ids": expired,
+            },
+            summary="Work claimed",
+            work_item_id=work.id,
+            session_id=session_id,
+        )
+    return StartResult(
+        project_revision=writer.project_revision,
+        read_only=False,
+        session=session_by_id(writer.database, session_id),
+        claim=next(iter(claims_of_session(writer.database, session_id)), None),
+        binding=binding,
+        binding_reused=False,
+        event_id=event.id,
+        next_action="report_completed_compactions" if work else "bind_work_before_reporting_compactions",
+    )
+
+
+def _readied_claim(writer: Writer, work: EntityRow) -> tuple[str, ...]:
+    """Refuse unless the work can be claimed now. Return the lapsed claims that this one replaces."""
+    lapsed = active_claim(writer.database, work.id)
+    expired: tuple[str, ...] = ()
+    if lapsed is not None and lapsed.expires_at is not None and lapsed.expires_at <= writer.now:
+        close_claim(writer, lapsed)
+        expired = (lapsed.id,)
+    require_claimable(writer, work)
+    return expired

@@ -1,0 +1,229 @@
+"""What the sources describe, as last parsed: finding it, and telling what a new parse changes."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Literal
+
+import msgspec
+
+from awr.chain import journal_bytes
+from awr.domain.work import (
+    Diagnostic,
+    Freshness,
+    Goal,
+    Plan,
+    WorkItem,
+    claim_readiness,
+    readiness,
+)
+from awr.errors import ClaimConflict, DependencyBlocked, SourceConflict, SourceStale
+from awr.journal.database import Database
+from awr.journal.journal import Reader, Writer
+from awr.journal.sources import EntityRow, entities_of_source, entity, live_sources
+from awr.sources.ledger import Ledger
+
+__all__ = ["Change", "Contents", "planned_changes", "require_claimable", "store_changes"]
+
+Described = Goal | Plan | WorkItem
+Kind = Literal["goal", "plan", "work_item"]
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """What one parse did to one entity. Revisions count the entity's own versions, from 1."""
+
+    kind: str
+    id: str
+    external_key: str
+    action: Literal["added", "changed", "retired"]
+    before_revision: int | None
+    after_revision: int
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where an entity stands in its file, and its content without that."""
+
+    kind: Kind
+    external_key: str
+    status: str
+    line: int
+    body: str
+
+
+class Contents:
+    """Questions about goals, milestones and work items, answered from the last parse."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._database = reader.database
+        self._now = reader.now
+        self._freshness: dict[str, Freshness] = {
+            row.id: row.freshness  # type: ignore[misc]  # the column holds nothing else
+            for row in live_sources(reader.database)
+        }
+        self._known: dict[str, tuple[WorkItem, str] | None] = {}
+
+    def work_item(self, key: str) -> WorkItem | None:
+        """Return a work item by its key, or None."""
+        found = self._found(key)
+        return found[0] if found else None
+
+    def work_items(self) -> list[WorkItem]:
+        """Return every work item in the order of its file."""
+        rows = self._database.rows(
+            "SELECT source_id, body, place FROM contents WHERE kind = 'work_item' "
+            "ORDER BY source_id, place, external_key"
+        )
+        found = [(_decoded(row["body"], row["place"]), row["source_id"]) for row in rows]
+        self._known.update({item.external_key: (item, source_id) for item, source_id in found})
+        return [item for item, _ in found]
+
+    def freshness(self, key: str) -> Freshness:
+        """Return how fresh the source of a work item is; a key that no source names is unavailable."""
+        found = self._found(key)
+        return self._freshness.get(found[1], "unavailable") if found else "unavailable"
+
+    @cached_property
+    def claimed_keys(self) -> frozenset[str]:
+        """Return the keys of work that a session holds now."""
+        rows = self._database.rows(
+            "SELECT e.external_key FROM claims c JOIN entities e ON e.id = c.work_item_id "
+            "WHERE c.status = 'active' AND (c.expires_at IS NULL OR c.expires_at > ?)",
+            (self._now,),
+        )
+        return frozenset(row["external_key"] for row in rows)
+
+    def diagnostics(self, item: WorkItem) -> tuple[Diagnostic, ...]:
+        """Return what keeps a work item from being claimed anew."""
+        return readiness(item, lookup=self.work_item, active_claims=self.claimed_keys, freshness=self.freshness)
+
+    def claim_diagnostics(self, item: WorkItem) -> tuple[Diagnostic, ...]:
+        """Return what keeps a work item from being claimed, where work under way may be taken up too."""
+        return claim_readiness(item, lookup=self.work_item, active_claims=self.claimed_keys, freshness=self.freshness)
+
+    def _found(self, key: str) -> tuple[WorkItem, str] | None:
+        if key not in self._known:
+            row = self._database.row(
+                "SELECT source_id, body, place FROM contents WHERE kind = 'work_item' AND external_key = ?", (key,)
+            )
+            self._known[key] = None if row is None else (_decoded(row["body"], row["place"]), row["source_id"])
+        return self._known[key]
+
+
+def require_claimable(writer: Writer, work: EntityRow) -> None:
+    """Raise ClaimConflict, SourceStale or DependencyBlocked unless the work item can be claimed now."""
+    contents = Contents(writer)
+    item = contents.work_item(work.external_key)
+    found = contents.claim_diagnostics(item) if item else ()
+    codes = {diagnostic.code for diagnostic in found}
+    if "active_claim" in codes:
+        raise ClaimConflict(
+            "another session holds this work",
+            expected="work that nobody holds",
+            next_step="run awr work show to see who holds it, and wait or ask for a handoff",
+        )
+    if "source_not_fresh" in codes:
+        raise SourceStale(
+            "the source of this work, or of what it depends on, is not fresh",
+            expected="fresh sources",
+            next_step="run awr source reindex, then repeat this",
+        )
+    if found or item is None:
+        raise DependencyBlocked(
+            "this work cannot be claimed now",
+            got=", ".join(sorted(codes)) or "no content",
+            expected="work that is ready",
+            next_step="run awr work show to see what is in the way",
+            diagnostics=msgspec.to_builtins(found),
+        )
+
+
+def planned_changes(writer: Writer, source_id: str, ledger: Ledger) -> tuple[list[Change], dict[str, Place]]:
+    """Compare a parse with what is stored. Return what changed, and every entity's place by its id.
+
+    Raise SourceConflict when another source already names the same key.
+    """
+    changes: list[Change] = []
+    places: dict[str, Place] = {}
+    bodies = _stored_bodies(writer.database, source_id)
+    for place in _described(ledger):
+        known = entity(writer.database, kind=place.kind, external_key=place.external_key)
+        if known and not known.retired and known.source_id != source_id:
+            raise SourceConflict(
+                "two sources name the same key",
+                got=f"a {place.kind.replace('_', ' ')} at line {place.line} that another source has",
+                expected="each key in one source",
+                next_step="rename it in one of the two files",
+            )
+        entity_id = known.id if known else writer.new_id()
+        places[entity_id] = place
+        if known is None or known.retired or bodies.get(entity_id) != place.body:
+            changes.append(
+                Change(
+                    kind=place.kind,
+                    id=entity_id,
+                    external_key=place.external_key,
+                    action="added" if known is None or known.retired else "changed",
+                    before_revision=known.revision if known else None,
+                    after_revision=known.revision + 1 if known else 1,
+                )
+            )
+    changes.extend(_retirements(writer.database, source_id, places))
+    return changes, places
+
+
+def store_changes(database: Database, source_id: str, changes: list[Change], places: dict[str, Place]) -> None:
+    """Replace what is stored of one source by a new parse."""
+    for change in changes:
+        if change.action == "retired":
+            database.execute("DELETE FROM contents WHERE entity_id = ?", (change.id,))
+    for entity_id, place in places.items():
+        database.execute(
+            "INSERT OR REPLACE INTO contents (entity_id, kind, external_key, source_id, status, place, body) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (entity_id, place.kind, place.external_key, source_id, place.status, place.line, place.body),
+        )
+
+
+def _retirements(database: Database, source_id: str, places: dict[str, Place]) -> list[Change]:
+    return [
+        Change(
+            kind=known.kind,
+            id=known.id,
+            external_key=known.external_key,
+            action="retired",
+            before_revision=known.revision,
+            after_revision=known.revision + 1,
+        )
+        for known in entities_of_source(database, source_id)
+        if known.id not in places
+    ]
+
+
+def _stored_bodies(database: Database, source_id: str) -> dict[str, str]:
+    rows = database.rows("SELECT entity_id, body FROM contents WHERE source_id = ?", (source_id,))
+    return {row["entity_id"]: row["body"] for row in rows}
+
+
+def _described(ledger: Ledger) -> list[Place]:
+    kinds: tuple[tuple[Kind, tuple[Described, ...]], ...] = (
+        ("goal", ledger.goals),
+        ("plan", ledger.milestones),
+        ("work_item", ledger.work_items),
+    )
+    return [
+        # A line that moved because something above it grew is no change of the thing itself.
+        Place(kind, item.external_key, item.status, item.line, _encoded(msgspec.structs.replace(item, line=0)))
+        for kind, items in kinds
+        for item in items
+    ]
+
+
+def _encoded(item: Described) -> str:
+    return journal_bytes(item).decode()
+
+
+def _decoded(body: str, line: int) -> WorkItem:
+    return msgspec.structs.replace(_work_decoder.decode(body), line=line)
+
+
+_work_decoder = msgspec.json.Decoder(WorkItem)

@@ -1,0 +1,120 @@
+"""The command tree and the way out of it: exit 0, 1 for a refusal, 2 for a wrong call."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from pathlib import Path
+
+import click
+
+from awr.domain.secrets import refuse_secrets
+from awr.errors import AwrError, InvalidInput, Unsupported, io_error
+from awr.operations.registry import OPERATIONS
+from awr.surfaces.cli.commands import OperationCommand, Settings, shared_options
+from awr.surfaces.cli.output import print_error
+
+__all__ = ["program", "run"]
+
+_GROUPS = {
+    "source": "The project's own files: what they say and how fresh they are.",
+    "work": "Work items.",
+    "session": "Sessions: one agent's stretch of work.",
+    "session compaction": "What native compactions did, and the one next action.",
+    "event": "The journal's events.",
+    "journal": "Proving the journal, and deriving from it again.",
+}
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line and return its exit code. No exception leaves this function."""
+    as_json = "--json" in arguments
+    try:
+        refuse_secrets(arguments, what="the command line")
+        program().main(args=arguments, prog_name="awr", standalone_mode=False, obj=Settings())
+    except AwrError as error:
+        print_error(error, as_json=as_json)
+        return 1
+    except click.UsageError as error:
+        return _usage_error(error, as_json=as_json)
+    except click.exceptions.Exit as leaving:
+        return leaving.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return 130
+    except BrokenPipeError:
+        # The reader of our output left. Python would complain about it once more while closing stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        print_error(io_error(error), as_json=as_json)
+        return 1
+    except Exception as error:
+        print_error(_fault(error), as_json=as_json)
+        return 1
+    return 0
+
+
+def program() -> click.Group:
+    """Build the command tree. Commands load their operation when they are called."""
+    root = _Root(
+        "awr",
+        help="Keep agent work intact across context compaction.\n\nStart with: awr demo, awr report, awr init.",
+        params=shared_options(),
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    )
+    click.version_option(package_name="awr", prog_name="awr")(root)
+    groups: dict[str, click.Group] = {"": root}
+    for operation in OPERATIONS:
+        path, _, name = operation.command.rpartition(" ")
+        _group(groups, path).add_command(OperationCommand(operation), name)
+    from awr.surfaces.cli.demo import demo
+
+    root.add_command(demo)
+    return root
+
+
+class _Root(click.Group):
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            raise Unsupported(
+                "there is no such command",
+                expected="one of " + ", ".join(self.list_commands(ctx)),
+                next_step="run awr --help",
+            )
+        return super().resolve_command(ctx, args)
+
+
+def _group(groups: dict[str, click.Group], path: str) -> click.Group:
+    if path not in groups:
+        parent, _, name = path.rpartition(" ")
+        groups[path] = click.Group(name, help=_GROUPS[path], params=shared_options())
+        _group(groups, parent).add_command(groups[path])
+    return groups[path]
+
+
+def _usage_error(error: click.UsageError, *, as_json: bool) -> int:
+    if as_json:
+        usage = error.ctx.command_path if error.ctx else "awr"
+        # What was typed may hold a secret that no rule knows, so only the kind of mistake is said.
+        print_error(
+            InvalidInput(
+                f"{usage}: {type(error).__name__}",
+                expected="the arguments that its help names",
+                next_step=f"run {usage} --help",
+            ),
+            as_json=True,
+        )
+    else:
+        error.show()
+    return 2
+
+
+def _fault(error: Exception) -> AwrError:
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return AwrError(
+        f"AWR has a fault: {type(error).__name__} in {Path(last.filename).name} line {last.lineno}",
+        next_step="please report this line; nothing of the command was left half-written in the database",
+    )

@@ -1,0 +1,44 @@
+"""What goes to the terminal: a result on standard output, an error on standard error."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import msgspec
+
+from awr.errors import AwrError
+from awr.surfaces.cli.views import view_of
+
+__all__ = ["print_error", "print_result"]
+
+
+def print_result(name: str, result: Any, *, as_json: bool) -> None:
+    """Print one result. A result that knows of a problem is printed first, then raises it for the exit code."""
+    if as_json:
+        click.echo(msgspec.json.encode(result).decode())
+    else:
+        view_of(name)(result)
+    problem = getattr(result, "problem", lambda: None)()
+    if problem is not None:
+        raise problem
+
+
+def print_error(error: AwrError, *, as_json: bool) -> None:
+    """Print one error: JSON for a program, or a few lines for a person."""
+    if as_json:
+        click.echo(msgspec.json.encode(error.report()).decode(), err=True)
+        return
+    click.echo(f"{click.style('error', fg='red', bold=True)}: {error.code}: {error.what}", err=True)
+    labels = {"got": "got", "actual": "actual", "expected": "expected", "location": "where"}
+    for name, label in labels.items():
+        if name in error.details:
+            click.echo(f"  {label + ':':<10}{_one_line(error.details[name])}", err=True)
+    if "next_step" in error.details:
+        click.echo(f"  {'next:':<10}{error.details['next_step']}", err=True)
+
+
+def _one_line(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {part}" for name, part in value.items())
+    return str(value)
