@@ -22,7 +22,8 @@ bench: $(READY)
 	$(BIN)/python -m bench
 
 docs: $(READY)
-	$(BIN)/python -m docs.reference.generate
+	$(BIN)/python docs/generate.py
+	$(BIN)/python -m tests.docs.console
 
 # Only maintainers need this: it resolves both lock files for every platform.
 lock: $(READY)

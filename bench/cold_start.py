@@ -44,8 +44,9 @@ def main() -> None:
 def _project_with_session(project: Path) -> str:
     awr = [sys.executable, "-m", "awr", "--project", str(project), "--json"]
     subprocess.run([*awr, "init", "--goal", "Measure", "--accept"], check=True, stdout=subprocess.DEVNULL)
+    labels = ("--agent", "a", "--provider", "p", "--model", "m")
     started = subprocess.run(
-        [*awr, *"session start --work task-1 --agent a --provider p --model m --expected-revision 2".split()],
+        [*awr, "session", "start", "--work", "task-1", *labels, "--expected-revision", "2"],
         check=True,
         capture_output=True,
     )

@@ -148,6 +148,36 @@ def test_forked_history_counts_nowhere_and_still_is_what_the_context_held(write_
     assert (transcript.threads[0].requests, transcript.copied_boundaries) == (1, 1)
 
 
+def test_nothing_is_measured_across_a_forked_boundary(write_rows: Write) -> None:
+    fork: dict[str, Any] = {"forkedFrom": {"sessionId": "s-0", "messageUuid": "x"}}
+    rows = [answer("m1", 100, **fork), boundary("b1", **fork), boundary("b2", 60)]
+
+    (found,) = only(write_rows(rows)).boundaries
+    assert (found.row_id, found.before) == ("b2", None)
+
+
+def test_forked_failure_is_not_this_sessions(write_rows: Write) -> None:
+    failure = {"type": "system", "subtype": "status", "compact_result": "failed", "uuid": "f", "forkedFrom": {}}
+
+    assert only(write_rows([failure, boundary("b1")])).boundaries[0].failed_attempts == 0
+
+
+def test_boundaries_of_a_transcript_without_requests_tell_no_distance(write_rows: Write) -> None:
+    _, second = only(write_rows([boundary("b1"), boundary("b2")])).boundaries
+
+    assert second.requests_since_previous is None
+
+
+def test_stream_boundary_of_another_compaction_is_a_second_one(write_rows: Write) -> None:
+    def stream(uuid: str, trigger: str) -> dict[str, Any]:
+        metadata = {"trigger": trigger, "pre_tokens": 90_000, "post_tokens": 600}
+        return {"type": "system", "subtype": "compact_boundary", "uuid": uuid, "compact_metadata": metadata}
+
+    for rows in ([stream("first", "auto"), stream("second", "auto")], [stream("second", "manual")]):
+        thread = only(write_rows([boundary("first"), *rows]))
+        assert [found.row_id for found in thread.boundaries] == ["first", "second"]
+
+
 def test_boundary_in_both_spellings_is_one_with_the_facts_of_both(write_rows: Write) -> None:
     stream = {
         "type": "system",
@@ -183,6 +213,7 @@ def test_subagent_rows_in_the_same_file_are_a_thread_of_their_own(write_rows: Wr
         answer("s2", 15_000, **side),
         answer("t1", 9_000, isSidechain=True),
         answer("p1", 8_000, parent_tool_use_id="toolu_1"),
+        answer("a2", 7_000, agentId="a2"),
     ]
 
     threads = {thread.agent: thread for thread in read_transcript(write_rows(rows)).threads}
@@ -191,6 +222,7 @@ def test_subagent_rows_in_the_same_file_are_a_thread_of_their_own(write_rows: Wr
         "a1": 2,
         "sidechain": 1,
         "toolu_1": 1,
+        "a2": 1,
     }
     (found,) = threads["a1"].boundaries
     assert (found.before and found.before.tokens, found.after and found.after.tokens) == (120_000, 15_000)

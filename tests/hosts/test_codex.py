@@ -102,6 +102,43 @@ def test_summarizers_call_right_behind_a_boundary_is_not_its_after(write_rows: W
     assert second.requests_since_previous == 0
 
 
+def test_summarizers_record_behind_its_boundary_is_not_the_after(write_rows: Write) -> None:
+    rows = [META, compacted(compaction_response_id="sum"), record("sum", 90_000, 90_000), record("r1", 9_000, 99_000)]
+
+    (found,) = only(write_rows(rows)).boundaries
+    assert found.after is not None
+    assert found.after.tokens == 9_000
+
+
+def test_summarizers_call_is_known_also_when_its_count_comes_first(write_rows: Write) -> None:
+    rows = [
+        META,
+        record("r1", 80, 80),
+        count(90, 170),
+        record("sum", 90, 170),
+        compacted(compaction_response_id="sum"),
+    ]
+
+    (found,) = only(write_rows(rows)).boundaries
+    assert found.before is not None
+    assert found.before.tokens == 80
+
+
+def test_rows_behind_the_first_request_say_nothing_about_the_boundary(write_rows: Write) -> None:
+    item = {"type": "ContextCompaction"}
+    late = row("event_msg", type="item_completed", item=item, started_at_ms=1000, completed_at_ms=1250)
+    rows = [META, count(100, 100), compacted(), count(40, 140), count(50, 190), count(0, 190, estimate=70), late]
+
+    (found,) = only(write_rows(rows)).boundaries
+    assert (found.duration_ms, found.host_after_tokens, found.host_claims) == (None, None, {})
+
+
+def test_subagents_session_is_the_one_its_meta_row_names(write_rows: Write) -> None:
+    meta = row("session_meta", id="t-3", session_id="root", parent_thread_id="t-2")
+
+    assert only(write_rows([meta])).session_id == "root"
+
+
 def test_summarizers_tokens_come_from_the_boundary_when_its_record_is_missing(write_rows: Write) -> None:
     latest = {"response_id": "sum", "usage": tokens(90_000)}
     rows = [META, compacted(compaction_response_id="sum", latest_token_usage_record=latest)]

@@ -162,6 +162,21 @@ def test_too_long_line_is_skipped_and_counted_wherever_it_stands(tmp_path: Path)
     assert (found.threads[0].requests, found.rows, found.oversized_rows) == (2, 5, 3)
 
 
+def test_scan_goes_on_behind_a_too_long_line(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+
+    def read(snapshot: bytes | None = None) -> Transcript:
+        make = lambda: ClaudeCodeReader(path=path)  # noqa: E731
+        return read_rows(path, make_reader=make, snapshot=snapshot, max_line_bytes=1000)
+
+    path.write_bytes(b'{"x":"' + b"y" * 5000 + b'"}\n' + json.dumps(answer("m1", 5)).encode() + b"\n")
+    first = read()
+    with path.open("ab") as file:
+        file.write(json.dumps(answer("m2", 6)).encode() + b"\n")
+
+    assert without_snapshot(read(first.snapshot)) == without_snapshot(read())
+
+
 def test_rows_that_are_no_objects_are_counted_as_damaged(write_rows: Write) -> None:
     path = write_rows([b"[1]", b"null", b'"text"', b"{broken", b"", b"   ", answer("m1", 5), b"[" * 100_000])
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from awr.operations.report import Chart, ReportRequest, ReportResult, report
+from awr.hosts.report import Chart, ReportRequest, ReportResult, report
 from awr.surfaces.cli.report_view import chart_lines, print_report
 
 RECORDS = Path(__file__).parent.parent / "fixtures" / "hosts"
@@ -41,7 +41,7 @@ def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def result_of(*names: str, window: int | None = None) -> ReportResult:
     paths = tuple(str(RECORDS / name) for name in names)
-    return report(ReportRequest(paths=paths, window=window), environment={"HOME": os.devnull})
+    return report(ReportRequest(path=paths, window=window), environment={"HOME": os.devnull})
 
 
 def text_of(result: ReportResult, *, encoding: str = "utf-8", home: str = "/nowhere") -> str:
@@ -59,7 +59,7 @@ def test_session_shows_its_compactions_and_its_chart() -> None:
     assert "2026-11-30 20:27:20   automatic   90,000 → 21,000   100,000 (user)   21.0 %   first" in text
     assert "1 request, <1 min" in text
     assert "90,000 |" in text
-    assert "▲ compaction" in text
+    assert "▲ marks a compaction)" in text
     assert "tokens freed: 69,000 (2 measured on both sides)" in text
     assert "low_yield (1): the first request after it is still more than 80 %" in text
     assert "thrash" not in text
@@ -85,13 +85,13 @@ def test_stream_without_unicode_gets_plain_ascii() -> None:
 
     assert text.isascii()
     assert "90,000 -> 21,000" in text
-    assert "^ compaction" in text
+    assert "^ marks a compaction)" in text
 
 
 def test_name_that_the_stream_cannot_write_is_shown_with_a_sign_for_it(tmp_path: Path) -> None:
     path = tmp_path / "ñandú.jsonl"
     path.write_bytes((RECORDS / "claude-auto-allow-transcript.jsonl").read_bytes())
-    result = report(ReportRequest(paths=(str(path),)), environment={"HOME": os.devnull})
+    result = report(ReportRequest(path=(str(path),)), environment={"HOME": os.devnull})
 
     assert "?and?.jsonl" in text_of(result, encoding="ascii")
     assert "ñandú.jsonl" in text_of(result, encoding="utf-8")
@@ -140,14 +140,14 @@ def test_path_is_shortened_only_below_the_home_folder() -> None:
 def test_name_that_a_terminal_would_obey_is_shown_harmless(tmp_path: Path) -> None:
     path = tmp_path / "a\x1b[31m\n[bold]b.jsonl"
     path.write_bytes((RECORDS / "claude-auto-allow-transcript.jsonl").read_bytes())
-    text = text_of(report(ReportRequest(paths=(str(path),)), environment={"HOME": os.devnull}))
+    text = text_of(report(ReportRequest(path=(str(path),)), environment={"HOME": os.devnull}))
 
     assert "\x1b" not in text
     assert "a?[31m?[bold]b.jsonl" in text
 
 
 def test_skipped_files_are_named_with_their_reason() -> None:
-    text = text_of(report(ReportRequest(paths=(str(RECORDS),)), environment={"HOME": os.devnull}))
+    text = text_of(report(ReportRequest(path=(str(RECORDS),)), environment={"HOME": os.devnull}))
 
     assert "3 files skipped:" in text
     assert "foreign-copilot.jsonl: this is no transcript of a host that AWR reads" in text

@@ -271,7 +271,7 @@ def _holds_credential(text: str) -> bool:
 
 def _is_header(match: re.Match[str], text: str) -> bool:
     value = match["value"]
-    if _is_placeholder(value):
+    if _is_placeholder(value) or _is_code(value):
         return False
     if match["scheme"] is None:
         return len(value) >= 12 and _looks_random(value)
@@ -388,7 +388,7 @@ def _sources() -> dict[str, tuple[str, re.RegexFlag]]:
     )
     # Bounded, so that a hostile text costs no more than its length. A bracketed placeholder may hold spaces.
     value = (
-        r"\$\{[^{}\n]{0,128}\}|\$\([^()\n]{0,128}\)|<[^<>\n]{0,128}>|\[[A-Za-z _\-]{0,128}\]"
+        r"\$\{\{[^{}\n]{0,128}\}\}|\$\{[^{}\n]{0,128}\}|\$\([^()\n]{0,128}\)|<[^<>\n]{0,128}>|\[[A-Za-z _\-]{0,128}\]"
         r"|\{\{[^{}\n]{0,128}\}\}|[!-~]{1,256}"
     )
     return {

@@ -63,7 +63,7 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(
         name="report",
-        target="awr.operations.report:report",
+        target="awr.hosts.report:report",
         command="report",
         summary="Report the compactions in the transcripts that agent hosts leave on disk.",
         scope="none",

@@ -124,34 +124,30 @@ def top_level_collections(text: str, *, wanted: frozenset[str]) -> Iterator[str]
 
     Stops quietly at the first syntax error, because it serves a search through files that are nobody's promise.
     """
-    from ruamel.yaml import YAML
+    from ruamel.yaml import YAML, events
     from ruamel.yaml.error import YAMLError
-    from ruamel.yaml.events import (
-        MappingEndEvent,
-        MappingStartEvent,
-        ScalarEvent,
-        SequenceEndEvent,
-        SequenceStartEvent,
-    )
 
+    opens = (events.MappingStartEvent, events.SequenceStartEvent)
+    closes = (events.MappingEndEvent, events.SequenceEndEvent)
     depth = 0
     key: str | None = None
+    at_key = True
     try:
         for event in YAML(typ="safe", pure=False).parse(text):
-            kind = type(event)
-            if kind is MappingStartEvent or kind is SequenceStartEvent:
-                if depth == 1 and key in wanted:
+            if depth == 1 and isinstance(event, events.NodeEvent):
+                if at_key:
+                    key = event.value if isinstance(event, events.ScalarEvent) else None
+                elif key in wanted and isinstance(event, opens):
                     yield key
-                if (depth == 0 and kind is SequenceStartEvent) or depth >= MAX_DEPTH:
+                at_key = not at_key
+            if isinstance(event, opens):
+                if depth >= MAX_DEPTH or (depth == 0 and isinstance(event, events.SequenceStartEvent)):
                     return
                 depth += 1
-                key = None if depth == 2 else key
-            elif kind is MappingEndEvent or kind is SequenceEndEvent:
+            elif isinstance(event, closes):
                 depth -= 1
                 if depth == 0:
                     return
-            elif depth == 1:
-                key = event.value if key is None and kind is ScalarEvent else None
     except YAMLError:
         return
 

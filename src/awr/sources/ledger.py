@@ -108,9 +108,13 @@ def _refuse_secrets(text: str, root: Node | None, *, locator: str) -> None:
         if key not in telling:
             decoded.append(key)
             telling[key] = is_secret_key(key)
-        if telling[key] and not scalar.absent and scalar.truth is None:
+        if telling[key] and not _is_plain_data(scalar):
             _refuse({key: scalar.text}, {**place, "line": scalar.line, "column": scalar.column})
     _refuse("\n".join(decoded), place)
+
+
+def _is_plain_data(scalar: Scalar) -> bool:
+    return scalar.plain and (scalar.absent or scalar.truth is not None or _INTEGER.match(scalar.text) is not None)
 
 
 def _refuse(value: object, place: Mapping[str, object]) -> None:

@@ -67,6 +67,12 @@ class OperationCommand(click.Command):
             self.params = [*_request_parameters(self._operation), *shared_options()]
         return super().get_params(ctx)
 
+    def argument_help(self, name: str) -> str:
+        """Return what an argument means; click shows help for options only."""
+        fields = msgspec.structs.fields(self._operation.request_type())
+        field = next(field for field in fields if field.name == name)
+        return _without_wrapping(field.type)[1].description or ""
+
     def _call(self, **values: Any) -> None:
         settings = click.get_current_context().find_object(Settings)
         assert settings is not None

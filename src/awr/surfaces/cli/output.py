@@ -16,7 +16,8 @@ __all__ = ["print_error", "print_result"]
 def print_result(name: str, result: Any, *, as_json: bool) -> None:
     """Print one result. A result that knows of a problem is printed first, then raises it for the exit code."""
     if as_json:
-        click.echo(msgspec.json.encode(result).decode())
+        public = getattr(result, "public", lambda: result)()
+        click.echo(msgspec.json.encode(public).decode())
     else:
         view_of(name)(result)
     problem = getattr(result, "problem", lambda: None)()
@@ -30,7 +31,9 @@ def print_error(error: AwrError, *, as_json: bool) -> None:
         click.echo(msgspec.json.encode(error.report()).decode(), err=True)
         return
     click.echo(f"{click.style('error', fg='red', bold=True)}: {error.code}: {error.what}", err=True)
-    labels = {"got": "got", "actual": "actual", "expected": "expected", "location": "where"}
+    labels = {"got": "got", "expected": "expected", "actual": "actual", "location": "where"}
+    if "actual" in error.details:
+        labels["expected"] = "stated"
     for name, label in labels.items():
         if name in error.details:
             click.echo(f"  {label + ':':<10}{_one_line(error.details[name])}", err=True)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from awr.operations.report import Chart, ReportResult
+    from awr.hosts.report import Chart, ReportResult
 
 __all__ = ["print_report"]
 
@@ -210,7 +210,7 @@ def chart_lines(chart: Chart, *, signs: _Signs = _UNICODE) -> list[str]:
     for position in chart.marks:
         marks[min(position // chart.stride * width // buckets, width - 1)] = signs.mark
     if chart.marks:
-        lines.append(" " * len(label) + "  " + "".join(marks).rstrip() + f"  {signs.mark} compaction")
+        lines.append(" " * len(label) + "  " + "".join(marks).rstrip() + f"   ({signs.mark} marks a compaction)")
     return lines
 
 

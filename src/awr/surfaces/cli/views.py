@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from shutil import get_terminal_size
+from textwrap import wrap
 from typing import Any
 
 import click
@@ -24,7 +26,7 @@ def view_of(name: str) -> View:
 def show_fields(result: Any) -> None:
     """Print every field on a line of its own."""
     for name, value in msgspec.to_builtins(result).items():
-        click.echo(f"{name + ':':<26}{_plain(value)}")
+        click.echo(f"{name + ':':<18}{'none' if value is None else _plain(value)}")
 
 
 def heading(text: str) -> None:
@@ -36,19 +38,27 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print aligned columns under their names."""
     lines = [tuple(_plain(cell) for cell in row) for row in rows]
     widths = [max(len(name), *(len(line[place]) for line in lines)) for place, name in enumerate(columns)]
-    click.echo(
-        click.style("  ".join(name.ljust(width) for name, width in zip(columns, widths, strict=True)), dim=True)
-    )
-    for line in lines:
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+    for number, line in enumerate([tuple(columns), *lines]):
+        text = "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        click.echo(text if number else click.style(text, dim=True))
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, in the plural where it needs one."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def show_card(card: Card) -> None:
-    """Print a card's four texts, the action first to catch the eye."""
-    click.echo(f"  {'when:':<13}{card.when}")
-    click.echo(f"  {'basis:':<13}{card.basis}")
-    click.echo(f"  {'next action:':<13}{click.style(card.next_action, bold=True)}")
-    click.echo(f"  {'recheck:':<13}{card.recheck}")
+    """Print a card's four texts, the next action in bold."""
+    for label, text in (("when", card.when), ("basis", card.basis), ("next action", card.next_action)):
+        _wrapped(label, text, bold=label == "next action")
+    _wrapped("recheck", card.recheck)
+
+
+def _wrapped(label: str, text: str, *, bold: bool = False) -> None:
+    width = min(max(get_terminal_size().columns, 60), 100)
+    lines = wrap(text, width=width, initial_indent=f"  {label + ':':<13}", subsequent_indent=" " * 15)
+    click.echo(lines[0][:15] + click.style("\n".join([lines[0][15:], *lines[1:]]), bold=bold))
 
 
 def local_time(at: int | None) -> str:
@@ -71,11 +81,11 @@ def _plain(value: object) -> str:
 def _status(result: Any) -> None:
     click.echo(f"project {result.project_id}, revision {result.project_revision}")
     counts = ", ".join(f"{number} {name}" for name, number in sorted(result.counts.items()))
-    click.echo(
-        f"{result.total} work items{': ' + counts if counts else ''}; {result.active_sessions} active sessions"
-    )
+    work, active = counted(result.total, "work item"), counted(result.active_sessions, "active session")
+    click.echo(f"{work}{': ' + counts if counts else ''}; {active}")
     if result.stale_sources:
-        click.echo(click.style(f"{result.stale_sources} sources are not fresh; see awr source list", fg="yellow"))
+        stale = counted(result.stale_sources, "source")
+        click.echo(click.style(f"{stale} not fresh; see awr source list", fg="yellow"))
     if result.project is not msgspec.UNSET:
         click.echo(f"name: {result.project['name']}")
         _queue("current", result.current, result.current_total)
@@ -109,7 +119,7 @@ def _init(result: Any) -> None:
         click.echo("Nothing was written. Run it again with --accept.")
         return
     click.echo(f"project {result.project_id}, revision {result.project_revision}")
-    click.echo(f"{result.work_items} work items indexed. Next: awr status")
+    click.echo(f"{counted(result.work_items, 'work item')} indexed. Next: awr status")
 
 
 def _refresh(result: Any) -> None:
@@ -197,9 +207,8 @@ def _session(result: Any) -> None:
 
 
 def _session_end(result: Any) -> None:
-    click.echo(
-        f"session {result.session.id} is {result.session.status}; {len(result.closed_claim_ids)} claims closed"
-    )
+    closed = counted(len(result.closed_claim_ids), "claim")
+    click.echo(f"session {result.session.id} is {result.session.status}; {closed} closed")
     click.echo(f"revision {result.project_revision}")
 
 
@@ -253,7 +262,7 @@ def _history(result: Any) -> None:
 
 
 def _verify(result: Any) -> None:
-    click.echo(f"{result.events} events, revision {result.project_revision}")
+    click.echo(f"{counted(result.events, 'event')}, revision {result.project_revision}")
     if result.ok:
         click.echo(click.style("The journal is as it was written.", fg="green"))
         click.echo(f"head {result.head}")
@@ -262,8 +271,8 @@ def _verify(result: Any) -> None:
 
 def _rebuild(result: Any) -> None:
     corrected = sum(result.rows_corrected.values())
-    click.echo(f"{result.events} events read, revision {result.project_revision}")
-    click.echo(f"{corrected} rows were not as the journal says" + (": " if corrected else ", nothing changed"))
+    click.echo(f"{counted(result.events, 'event')} read, revision {result.project_revision}")
+    click.echo(f"{counted(corrected, 'row')} corrected")
     for name, number in result.rows_corrected.items():
         if number:
             click.echo(f"  {name}: {number}")
@@ -271,7 +280,12 @@ def _rebuild(result: Any) -> None:
 
 def _capabilities(result: Any) -> None:
     click.echo(f"awr {result.program['version']}, host protocol {result.protocol['version']}")
-    table(("capability", "commands", "limits"), [(c.id, c.commands, c.limitations) for c in result.capabilities])
+    for one in result.capabilities:
+        heading(one.id)
+        for command in one.commands:
+            click.echo(f"  awr {command}")
+        if one.limitations:
+            click.echo(f"  limits: {_plain(one.limitations)}")
 
 
 def _report(result: Any) -> None:

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from awr.errors import AwrError, InvalidInput, Io, NotFound, Unsupported
-from awr.operations.report import ReportRequest, ReportResult, report
+from awr.hosts.report import ReportRequest, ReportResult, report
 
 RECORDS = Path(__file__).parent.parent / "fixtures" / "hosts"
 SECRET = "the words of a person"
@@ -34,7 +34,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def run(home: Path) -> Run:
     def run(*paths: Path | str, **fields: Any) -> ReportResult:
         names = tuple(str(path) for path in paths)
-        return report(ReportRequest(paths=names, **fields), now=lambda: 1796083200000)  # 2026-12-01T00:00Z
+        return report(ReportRequest(path=names, **fields), now=lambda: 1796083200000)  # 2026-12-01T00:00Z
 
     return run
 
@@ -281,6 +281,28 @@ def test_compaction_copied_into_another_file_stays_with_the_oldest(run: Run, tmp
     assert found["totals"]["copied_compactions"] == 1
 
 
+def test_copy_that_was_cut_before_the_hosts_estimate_is_still_a_copy(run: Run, tmp_path: Path) -> None:
+    lines = (RECORDS / "codex-pre-allow-transcript.jsonl").read_bytes().splitlines(keepends=True)
+    (tmp_path / "t").mkdir()
+    (tmp_path / "t" / "a.jsonl").write_bytes(b"".join(lines))
+    (tmp_path / "t" / "b.jsonl").write_bytes(b"".join([*lines[:31], *[b"{}\n"] * 40]))
+
+    totals = body(run(tmp_path / "t"))["totals"]
+    assert (totals["compactions"]["unknown"], totals["copied_compactions"]) == (1, 1)
+
+
+def test_clock_that_went_back_proves_no_minutes(run: Run, tmp_path: Path) -> None:
+    rows = [answer("m1", 9), boundary("b1", 9, 40), answer("m2", 5), boundary("b2", 5, 20)]
+
+    assert run(write(tmp_path / "a.jsonl", rows)).charts[0].minutes_since_previous == (None, None)
+
+
+def test_compaction_right_at_the_start_of_the_report_is_in_it(run: Run, tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", [answer("m1", 9), boundary("b1", 9, 40)])
+
+    assert len(body(run(path, since="2026-11-30T20:00:40Z"))["sessions"]) == 1
+
+
 def test_equal_ids_with_other_numbers_are_two_compactions(run: Run, tmp_path: Path) -> None:
     for name, pre in (("a", 5), ("b", 6)):
         write(tmp_path / "t" / f"{name}.jsonl", [answer(name, pre), boundary("same", pre)])
@@ -345,7 +367,7 @@ def test_path_of_odd_bytes_is_still_json(run: Run, tmp_path: Path) -> None:
 
 def test_progress_reaches_the_size_of_all_files(home: Path) -> None:
     steps: list[tuple[int, int]] = []
-    report(ReportRequest(paths=(str(RECORDS),)), progress=lambda done, total: steps.append((done, total)))
+    report(ReportRequest(path=(str(RECORDS),)), progress=lambda done, total: steps.append((done, total)))
 
     size = sum(path.stat().st_size for path in RECORDS.glob("*.jsonl"))
     assert steps[-1] == (size, size)

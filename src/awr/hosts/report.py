@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -28,6 +28,7 @@ from awr.errors import AwrError, InvalidInput, NotFound
 from awr.hosts.discovery import default_folders, find_transcripts, read_transcript
 from awr.hosts.transcript import Boundary, Host, Progress, Thread, Transcript
 from awr.hosts.window import WindowSources
+from awr.operations.fields import described
 
 __all__ = ["Chart", "ReportRequest", "ReportResult", "report"]
 
@@ -40,17 +41,24 @@ _LATE_CLAIMS = frozenset({"estimate_total_tokens"})
 BoundaryKey = tuple[object, ...]
 
 
-class ReportRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What to report on.
+class ReportRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What to report on. A date or time without a zone is local."""
 
-    `paths` are files and folders; none means where the hosts keep theirs. `window` is the user's own number of
-    tokens. `since` is an ISO date or time (local if it names no zone) or an age: `7d`, `12h`, `30m`.
-    """
-
-    paths: tuple[str, ...] = ()
-    host: Literal["auto", "claude-code", "codex"] = "auto"
-    window: int | None = None
-    since: str | None = None
+    path: Annotated[
+        tuple[str, ...],
+        described(
+            "Transcripts, or folders to search; left out, the places where the hosts keep theirs.", argument=True
+        ),
+    ] = ()
+    host: Annotated[
+        Literal["auto", "claude-code", "codex"], described("Which host wrote them; auto tells by their rows.")
+    ] = "auto"
+    window: Annotated[
+        int | None, described("The tokens by which the host compacts, stated by you; it goes before every other.")
+    ] = None
+    since: Annotated[
+        str | None, described("Only compactions since then: a date, a time, or an age such as 7d, 12h or 30m.")
+    ] = None
 
 
 class Chart(msgspec.Struct, frozen=True):
@@ -75,6 +83,14 @@ class ReportResult(msgspec.Struct, frozen=True):
     report: Report
     charts: tuple[Chart, ...]
     problems: tuple[AwrError, ...]
+
+    def public(self) -> Report:
+        """Return the part that is JSON."""
+        return self.report
+
+    def problem(self) -> AwrError | None:
+        """Return the first named path's error, or None."""
+        return next(iter(self.problems), None)
 
 
 class _Found(msgspec.Struct):
@@ -107,7 +123,7 @@ def report(
     if not transcripts and problems:
         raise problems[0]
     result = _assemble(transcripts, skipped=skipped, since=since, windows=windows)
-    if request.paths and not problems and not _boundaries(transcripts) and all(file.named for file in found):
+    if request.path and not problems and not _boundaries(transcripts) and all(file.named for file in found):
         problems.append(_no_compaction(transcripts))
     elif not transcripts and not problems:
         problems.append(_nothing_readable(skipped))
@@ -152,8 +168,8 @@ def _find(
     """List the files once each, whatever ways lead to them."""
     files: list[_Found] = []
     seen: set[tuple[int, int]] = set()
-    if request.paths:
-        for text in request.paths:
+    if request.path:
+        for text in request.path:
             path = Path(text)
             if not _is_folder(path):
                 _add(files, (path,), named=True, seen=seen)

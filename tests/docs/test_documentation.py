@@ -1,0 +1,166 @@
+"""The documentation is true: its examples run, its tables are complete, its links lead somewhere."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import tomllib
+from pathlib import Path
+from types import ModuleType
+from typing import get_args
+
+import click
+import pytest
+
+from awr import errors
+from awr.domain.compaction import State
+from awr.domain.events import EVENT_TYPES
+from awr.domain.report import FLAG_RULES
+from awr.domain.work import STATUSES, DiagnosticCode
+from awr.hosts.observation import Reason
+from awr.operations.registry import OPERATIONS
+from awr.sources.ledger import parse_ledger
+from awr.sources.manifest import parse_manifest
+from awr.surfaces.cli.app import program
+from tests.docs.console import ROOT, normalized, pages, rendered
+
+DOCS = ROOT / "docs"
+REFERENCE = DOCS / "reference"
+
+
+def named(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def blocks(language: str) -> list[tuple[str, str]]:
+    pattern = re.compile(rf"^```{language}\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+    return [(named(page), found) for page in pages() for found in pattern.findall(page.read_text())]
+
+
+def generator() -> ModuleType:
+    specification = importlib.util.spec_from_file_location("generate", DOCS / "generate.py")
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("page", [page for page in pages() if "```console" in page.read_text()], ids=named)
+def test_the_examples_of_a_page_print_what_it_shows(page: Path) -> None:
+    text = page.read_text()
+    assert normalized(rendered(text)) == normalized(text), "run `make docs` and look at the difference"
+
+
+def test_the_command_reference_is_the_list_of_operations() -> None:
+    assert (REFERENCE / "commands.md").read_text() == generator().page()
+
+
+def test_every_command_and_option_is_documented() -> None:
+    text = (REFERENCE / "commands.md").read_text()
+
+    def walk(group: click.Group, words: str) -> None:
+        for name, command in group.commands.items():
+            if isinstance(command, click.Group):
+                walk(command, f"{words} {name}")
+                continue
+            start = text.index(f"\n## {words} {name}\n")
+            section = text[start : text.find("\n## ", start + 1)]
+            for parameter in command.get_params(click.Context(command)):
+                if parameter.name not in {"project", "json", "help"} and isinstance(parameter, click.Option):
+                    assert f"`{parameter.opts[-1]}" in section, f"{words} {name}: {parameter.opts[-1]}"
+
+    walk(program(), "awr")
+
+
+def test_every_operation_has_a_capability_or_a_name_in_the_reference() -> None:
+    text = (REFERENCE / "commands.md").read_text()
+    for operation in OPERATIONS:
+        assert f"Operation `{operation.name}`" in text
+        assert operation.capability is None or f"capability `{operation.capability}`" in text
+
+
+@pytest.mark.parametrize(
+    ("page", "names"),
+    [
+        ("events.md", sorted(EVENT_TYPES)),
+        ("report.md", sorted(FLAG_RULES)),
+        ("compaction.md", [*get_args(State), *get_args(Reason)]),
+        ("errors.md", [name for name in errors.__all__ if name != "io_error"]),
+        ("errors.md", list(get_args(DiagnosticCode))),
+    ],
+)
+def test_a_reference_page_names_everything_of_its_kind(page: str, names: list[str]) -> None:
+    text = (REFERENCE / page).read_text()
+    assert [name for name in names if f"`{name}`" not in text] == []
+
+
+def test_the_flag_rules_in_the_reference_are_those_of_the_code() -> None:
+    text = (REFERENCE / "report.md").read_text()
+    for name, rule in FLAG_RULES.items():
+        assert f"| `{name}` | {rule} |" in text
+
+
+def test_every_status_of_a_ledger_is_named_in_its_page() -> None:
+    text = (DOCS / "how-to" / "write-a-ledger.md").read_text()
+    assert [status for status in STATUSES if status not in text] == []
+
+
+def test_every_environment_variable_that_is_read_is_documented() -> None:
+    pattern = re.compile(r"[\"']((?:AWR|CLAUDE|CODEX|XDG)_[A-Z_]+|HOME)[\"']")
+    # The detector of secrets names variables that it looks for in texts; it reads none.
+    read = [path for path in (ROOT / "src").rglob("*.py") if path.name != "secrets.py"]
+    used = {name for path in read for name in pattern.findall(path.read_text())}
+    text = (REFERENCE / "settings.md").read_text()
+    assert used
+    assert [name for name in used if f"`{name}`" not in text] == []
+
+
+def test_every_key_of_the_manifest_is_documented() -> None:
+    text = (REFERENCE / "settings.md").read_text()
+    from awr.sources.manifest import LedgerOptions, Manifest, SourceMapping
+
+    keys = [f"project.{name}" for name in Manifest.__struct_fields__ if name != "sources"]
+    keys += [f"sources[].{name}" for name in SourceMapping.__struct_fields__ if name != "options"]
+    keys += [f"sources[].options.{name}" for name in LedgerOptions.__struct_fields__]
+    assert [key for key in keys if f"`{key}`" not in text] == []
+
+
+@pytest.mark.parametrize(("page", "text"), blocks("yaml"))
+def test_a_ledger_in_the_documentation_parses(page: str, text: str) -> None:
+    assert parse_ledger(text.encode(), locator=page).warnings == ()
+
+
+@pytest.mark.parametrize(("page", "text"), blocks("toml"))
+def test_a_manifest_in_the_documentation_parses(page: str, text: str) -> None:
+    assert tomllib.loads(text)
+    assert parse_manifest(text.encode()).sources
+
+
+@pytest.mark.parametrize(("page", "text"), blocks("json"))
+def test_json_in_the_documentation_parses(page: str, text: str) -> None:
+    assert json.loads(text)
+
+
+def test_every_relative_link_leads_to_a_file() -> None:
+    broken = []
+    for page in [*pages(), ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]:
+        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
+            if "://" not in target and not (page.parent / target).exists():
+                broken.append(f"{named(page)}: {target}")
+    assert broken == []
+
+
+def test_contributing_fits_on_two_pages() -> None:
+    assert len((ROOT / "CONTRIBUTING.md").read_text().split()) < 900
+
+
+def test_no_page_names_a_folder_of_one_machine() -> None:
+    pattern = re.compile(r"(?<![\w.~-])/(?:root|work|farm|tmp)/")
+    assert [named(page) for page in pages() if pattern.search(page.read_text())] == []
+
+
+def test_the_examples_transcript_is_the_one_the_demo_plays() -> None:
+    bundled = ROOT / "src" / "awr" / "surfaces" / "cli" / "demo_transcript.jsonl"
+    assert (DOCS / "examples" / "claude-session.jsonl").read_bytes() == bundled.read_bytes()

@@ -1,0 +1,123 @@
+"""Projections are what the journal says, whatever the history was."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from awr.errors import AwrError
+from awr.journal import projections
+from awr.journal.projections import PROJECTED_TABLES, snapshot
+from awr.operations.compaction import DeferRequest, InspectRequest, ObserveRequest, defer, inspect, observe
+from awr.operations.journal import RebuildRequest, rebuild
+from awr.operations.session import EndRequest, ListRequest, StartRequest, end, listing, start
+from awr.project import Project
+from awr.sources.index import refresh
+from tests.domain.test_compaction import observation
+from tests.support.projects import LEDGER, Clock, make_project, revision
+
+EDITED = LEDGER.replace("Parse input", "Parse every input").replace("  - id: release", "  - id: ship")
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(
+            ["start", "claim", "lapsing_claim", "end", "observe", "defer", "edit", "restore", "break", "wait"]
+        ),
+        st.integers(0, 3),
+    ),
+    min_size=1,
+    max_size=14,
+)
+
+
+def play(project: Project, clock: Clock, step: str, choice: int) -> None:
+    """Do one random thing. What the rules refuse is part of a history as well."""
+    sessions = listing(project, ListRequest()).sessions
+    chosen = sessions[choice % len(sessions)].id if sessions else "none"
+    now = revision(project)
+    ledger = project.root / "work-ledger.yaml"
+    try:
+        if step in {"start", "claim", "lapsing_claim"}:
+            start(
+                project,
+                StartRequest(
+                    agent=f"agent-{choice}",
+                    provider="p",
+                    model="m",
+                    work="parse",
+                    conversation=f"conversation-{now}" if choice % 2 else None,
+                    claim=step != "start",
+                    ttl_ms=1000 if step == "lapsing_claim" else None,
+                    expected_revision=now,
+                ),
+            )
+        elif step == "end":
+            end(project, EndRequest(session=chosen, expected_revision=now, outcome="interrupted"))
+        elif step == "observe":
+            value = observation(compaction_id=f"c{choice}", sequence=choice + 1)
+            observe(project, ObserveRequest(session=chosen, expected_revision=now, observation=value))
+        elif step == "defer":
+            latest = inspect(project, InspectRequest(session=chosen)).observation_event_id
+            defer(
+                project,
+                DeferRequest(session=chosen, expected_revision=now, observation_event_id=latest or "none"),
+            )
+        elif step == "wait":
+            clock.now += 1500
+        else:
+            ledger.write_text({"edit": EDITED, "restore": LEDGER, "break": "work_items: [oh: {"}[step])
+            refresh(project)
+    except AwrError:
+        assert revision(project) >= now
+
+
+@given(history=steps)
+@settings(max_examples=40, deadline=None)
+def test_rebuilding_from_any_history_gives_the_same_rows(history: list[tuple[str, int]]) -> None:
+    with TemporaryDirectory() as name:
+        clock = Clock()
+        project = make_project(Path(name) / "p", clock=clock)
+        for step, choice in history:
+            play(project, clock, step, choice)
+        with project.journal.read() as reader:
+            before = snapshot(reader.database)
+        result = rebuild(project, RebuildRequest())
+        assert result.rows_corrected == dict.fromkeys(PROJECTED_TABLES, 0)
+        with project.journal.read() as reader:
+            assert snapshot(reader.database) == before
+
+
+def test_rebuilding_corrects_rows_that_somebody_changed(tmp_path: Path) -> None:
+    project = make_project(tmp_path / "p")
+    start(project, StartRequest(agent="a", provider="p", model="m", work="parse", expected_revision=2))
+    with project.journal.read() as reader:
+        before = snapshot(reader.database)
+    connection = sqlite3.connect(project.journal.path, isolation_level=None)
+    connection.execute("UPDATE sessions SET status = 'ended', model = 'forged'")
+    connection.execute("DELETE FROM entities WHERE external_key = 'parse'")
+    connection.close()
+    corrected = rebuild(project, RebuildRequest()).rows_corrected
+    assert corrected["sessions"] == 2
+    assert corrected["entities"] == 1
+    with project.journal.read() as reader:
+        assert snapshot(reader.database) == before
+
+
+def test_rebuilding_keeps_the_ids_that_sources_were_given(tmp_path: Path) -> None:
+    project = make_project(tmp_path / "p")
+    with project.journal.read() as reader:
+        ids = {tuple(row) for row in reader.database.rows("SELECT external_key, id FROM entities")}
+    rebuild(project, RebuildRequest())
+    refresh(project, force=True)
+    with project.journal.read() as reader:
+        assert {tuple(row) for row in reader.database.rows("SELECT external_key, id FROM entities")} == ids
+
+
+def test_every_projector_belongs_to_a_known_event_type() -> None:
+    from awr.domain.events import EVENT_TYPES
+
+    assert set(projections._PROJECTORS) <= set(EVENT_TYPES)
