@@ -31,7 +31,7 @@ def main() -> None:
             "awr --help": ["--help"],
         }
         for label, arguments in commands.items():
-            command = [sys.executable, "-m", "awr", "--project", str(project), *arguments]
+            command = [str(Path(sys.executable).with_name("awr")), "--project", str(project), *arguments]
             measured, baseline, ratio = paired(
                 lambda command=command: process_ms(command),  # type: ignore[misc]
                 lambda: process_ms(bare),

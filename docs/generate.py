@@ -44,7 +44,9 @@ def page() -> str:
 
 def _commands(group: click.Group, words: tuple[str, ...]) -> list[tuple[str, click.Command]]:
     found: list[tuple[str, click.Command]] = []
-    for name, command in group.commands.items():
+    for name in group.list_commands(click.Context(group)):
+        command = group.get_command(click.Context(group), name)
+        assert command is not None
         path = (*words, name)
         if isinstance(command, click.Group):
             found += _commands(command, path)

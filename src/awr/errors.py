@@ -42,6 +42,7 @@ __all__ = [
     "Storage",
     "Unsupported",
     "io_error",
+    "not_unicode",
 ]
 
 
@@ -154,4 +155,14 @@ def io_error(error: OSError) -> Io:
         got=name.rpartition("/")[2] or "a file or folder",
         expected="a file or folder that may be used this way",
         next_step="check that it exists, its permissions and the free space, then repeat the command",
+    )
+
+
+def not_unicode() -> InvalidInput:
+    """Refuse a text that holds half a character, as bytes on a command line or escapes in JSON can make."""
+    return InvalidInput(
+        "a text is not valid Unicode",
+        got="a lone surrogate",
+        expected="text that UTF-8 can carry",
+        next_step="send the text as UTF-8",
     )

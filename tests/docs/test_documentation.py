@@ -61,7 +61,9 @@ def test_every_command_and_option_is_documented() -> None:
     text = (REFERENCE / "commands.md").read_text()
 
     def walk(group: click.Group, words: str) -> None:
-        for name, command in group.commands.items():
+        for name in group.list_commands(click.Context(group)):
+            command = group.get_command(click.Context(group), name)
+            assert command is not None
             if isinstance(command, click.Group):
                 walk(command, f"{words} {name}")
                 continue
@@ -88,7 +90,7 @@ def test_every_operation_has_a_capability_or_a_name_in_the_reference() -> None:
         ("events.md", sorted(EVENT_TYPES)),
         ("report.md", sorted(FLAG_RULES)),
         ("compaction.md", [*get_args(State), *get_args(Reason)]),
-        ("errors.md", [name for name in errors.__all__ if name != "io_error"]),
+        ("errors.md", [name for name in errors.__all__ if name[0].isupper()]),
         ("errors.md", list(get_args(DiagnosticCode))),
     ],
 )

@@ -158,7 +158,7 @@ def test_chart_is_bounded_and_scaled_to_its_highest_request() -> None:
 
     assert len(lines) == 7
     assert lines[0].startswith("256 |")
-    assert all(len(line) <= 80 for line in lines)
+    assert all(len(line) <= 90 for line in lines)
     assert lines[-1].count("▲") == 4
     assert lines[-1].index("▲") == lines[0].index("|") + 1
 

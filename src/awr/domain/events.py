@@ -106,8 +106,8 @@ def validate_generic_event(*, event_type: str, summary: str, payload: dict[str, 
             expected="a type outside the reserved prefixes and names",
             next_step="choose another name, for example note.added; see the event reference for the list",
         )
-    if not summary.strip() or len(summary.encode()) > MAX_SUMMARY_BYTES:
-        bounded_text("summary", summary.replace("\n", " ").replace("\t", " "), limit=MAX_SUMMARY_BYTES)
+    # Line breaks are fine in a summary; everything else that names refuse is refused here too.
+    bounded_text("summary", summary.replace("\n", " ").replace("\t", " "), limit=MAX_SUMMARY_BYTES)
     for name, value in payload.items():
         if not _payload_field_is_legal(name, value):
             raise _bad_payload_field(name)
@@ -139,7 +139,7 @@ def _is_metrics(value: object) -> bool:
     return (
         isinstance(value, dict)
         and len(value) <= 32
-        and all(isinstance(name, str) and 1 <= len(name.encode()) <= 64 for name in value)
+        and all(name and _is_text(name, limit=64) for name in value)
         and all(type(number) in {int, float} and math.isfinite(number) for number in value.values())
     )
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
 
-from awr.errors import AwrError, Io, Storage
+from awr.errors import AwrError, Io, Storage, not_unicode
 
 __all__ = ["APPLICATION_ID", "Database", "Row"]
 
@@ -55,22 +55,22 @@ class Database:
         """Run one statement."""
         try:
             return self._connection.execute(sql, parameters)
-        except sqlite3.Error as error:
-            raise _storage_error(error, self.path) from error
+        except (sqlite3.Error, UnicodeEncodeError) as error:
+            raise _refusal(error, self.path) from error
 
     def rows(self, sql: str, parameters: Sequence[object] | dict[str, object] = ()) -> list[Row]:
         """Run one query and return every row."""
         try:
             return self._connection.execute(sql, parameters).fetchall()
-        except sqlite3.Error as error:
-            raise _storage_error(error, self.path) from error
+        except (sqlite3.Error, UnicodeEncodeError) as error:
+            raise _refusal(error, self.path) from error
 
     def row(self, sql: str, parameters: Sequence[object] | dict[str, object] = ()) -> Row | None:
         """Run one query and return its first row, or None."""
         try:
             found: Row | None = self._connection.execute(sql, parameters).fetchone()
-        except sqlite3.Error as error:
-            raise _storage_error(error, self.path) from error
+        except (sqlite3.Error, UnicodeEncodeError) as error:
+            raise _refusal(error, self.path) from error
         return found
 
     def schema_version(self) -> int:
@@ -179,10 +179,12 @@ def _translated(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        raise _storage_error(error, path) from error
+        raise _refusal(error, path) from error
 
 
-def _storage_error(error: sqlite3.Error, path: Path) -> AwrError:
+def _refusal(error: sqlite3.Error | UnicodeEncodeError, path: Path) -> AwrError:
+    if isinstance(error, UnicodeEncodeError):
+        return not_unicode()
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     name = path.name
     if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:

@@ -8,7 +8,7 @@ import msgspec
 
 from awr.chain import digest, journal_bytes, link
 from awr.domain.events import Importance
-from awr.errors import InvalidInput
+from awr.errors import InvalidInput, not_unicode
 from awr.journal.database import Database, Row
 
 __all__ = [
@@ -65,7 +65,10 @@ class Head(msgspec.Struct, frozen=True):
 
 def encode_payload(payload: object) -> str:
     """Encode a payload as it will be stored. Raise InvalidInput above 16 MiB."""
-    data = journal_bytes(payload)
+    try:
+        data = journal_bytes(payload)
+    except UnicodeEncodeError:
+        raise not_unicode() from None
     if len(data) > MAX_PAYLOAD_BYTES:
         raise InvalidInput(
             "the event's payload is too large",

@@ -55,7 +55,7 @@ def newest_sessions(
     rows = database.rows(
         f"SELECT {_SESSION} FROM sessions WHERE (NOT ? OR status = 'active') AND start_project_revision < ? "
         "ORDER BY start_project_revision DESC, id DESC LIMIT ?",
-        (active_only, before_revision or 2**62, limit),
+        (active_only, 2**62 if before_revision is None else before_revision, limit),
     )
     return [_session(row) for row in rows]
 

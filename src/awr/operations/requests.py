@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import NoReturn, TypeVar
 
@@ -26,6 +25,8 @@ def decode_request(data: bytes, wanted: type[Request], *, what: str) -> Request:
 
 def parse_json(data: bytes | str, *, what: str) -> object:
     """Parse strict JSON: UTF-8, each key once, no NaN or infinity. Raise InvalidInput."""
+    import json  # commands that are given no JSON need not pay for it
+
     try:
         text = data.decode("utf-8") if isinstance(data, bytes) else data
         value: object = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_no_constant)

@@ -72,8 +72,8 @@ class StartResult(msgspec.Struct, frozen=True, kw_only=True):
 
     ok: Literal[True] = True
     project_revision: int
-    freshness_basis: Literal["source_refresh"] = "source_refresh"
-    source_refresh_performed: Literal[True] = True
+    freshness_basis: Literal["source_refresh", "runtime_database"]
+    source_refresh_performed: bool
     read_only: bool
     session: Session
     claim: Claim | None
@@ -284,6 +284,8 @@ def _reused(project: Project, request: StartRequest, binding: Binding) -> StartR
             )
         return StartResult(
             project_revision=reader.project_revision,
+            freshness_basis="runtime_database",
+            source_refresh_performed=False,
             read_only=True,
             session=found,
             claim=next(iter(claims_of_session(reader.database, found.id, active_only=True)), None),
@@ -325,6 +327,8 @@ def _started(writer: Writer, request: StartRequest, binding: Binding | None) -> 
         )
     return StartResult(
         project_revision=writer.project_revision,
+        freshness_basis="source_refresh",
+        source_refresh_performed=True,
         read_only=False,
         session=session_by_id(writer.database, session_id),
         claim=next(iter(claims_of_session(writer.database, session_id)), None),

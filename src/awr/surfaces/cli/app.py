@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
 from pathlib import Path
 
 import click
@@ -68,13 +67,22 @@ def program() -> click.Group:
     for operation in OPERATIONS:
         path, _, name = operation.command.rpartition(" ")
         _group(groups, path).add_command(OperationCommand(operation), name)
-    from awr.surfaces.cli.demo import demo
-
-    root.add_command(demo)
     return root
 
 
 class _Root(click.Group):
+    """The top of the tree. The demo is no operation, and only those who play it pay for its import."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*self.commands, "demo"])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name == "demo":
+            from awr.surfaces.cli.demo import demo
+
+            return demo
+        return super().get_command(ctx, cmd_name)
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
@@ -113,8 +121,11 @@ def _usage_error(error: click.UsageError, *, as_json: bool) -> int:
 
 
 def _fault(error: Exception) -> AwrError:
-    last = traceback.extract_tb(error.__traceback__)[-1]
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    where = f" in {Path(place.tb_frame.f_code.co_filename).name} line {place.tb_lineno}" if place else ""
     return AwrError(
-        f"AWR has a fault: {type(error).__name__} in {Path(last.filename).name} line {last.lineno}",
+        f"AWR has a fault: {type(error).__name__}{where}",
         next_step="please report this line; nothing of the command was left half-written in the database",
     )
