@@ -125,7 +125,13 @@ def test_label_in_every_spelling_is_found(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["sk\u200b-ant-api03-abcdefgh1234", "ＡＫＩＡIOSFODNN7EXAMPLE", "redis://:abc9@cache/0"]
+    "text",
+    [
+        "basic bearer 0a9s8d7f6g5h4j3k",
+        "sk\u200b-ant-api03-abcdefgh1234",
+        "ＡＫＩＡIOSFODNN7EXAMPLE",
+        "redis://:abc9@cache/0",
+    ],
 )
 def test_hidden_or_short_credential_is_found(text: str) -> None:
     assert find_secret(text) == "credential"

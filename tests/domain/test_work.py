@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -183,9 +184,12 @@ def test_only_the_open_closure_is_looked_up() -> None:
     assert set(asked) == {"a"}
 
 
-def test_shared_settled_set_makes_a_whole_chain_cost_one_walk() -> None:
+@pytest.mark.parametrize("end", ["open", "missing", "circle"])
+def test_shared_known_faults_make_a_whole_chain_cost_one_walk(end: str) -> None:
     length = 15_000
-    known = {f"t{n}": item(f"t{n}", f"t{n + 1}") for n in range(length)} | {f"t{length}": item(f"t{length}")}
+    known = {f"t{n}": item(f"t{n}", f"t{n + 1}") for n in range(length)}
+    if end != "missing":
+        known[f"t{length}"] = item(f"t{length}", *(["t0"] if end == "circle" else []))
     asked = 0
 
     def lookup(key: str) -> WorkItem | None:
@@ -193,10 +197,18 @@ def test_shared_settled_set_makes_a_whole_chain_cost_one_walk() -> None:
         asked += 1
         return known.get(key)
 
-    settled: set[str] = set()
+    faults: dict[str, tuple[Diagnostic, ...]] = {}
     for each in known.values():
-        readiness(each, lookup=lookup, active_claims=(), freshness=lambda _: "fresh", settled=settled)
+        found = readiness(each, lookup=lookup, active_claims=(), freshness=lambda _: "fresh", known_faults=faults)
+        codes = [diagnostic.code for diagnostic in found]
+        assert ("missing_dependency" in codes) == (end == "missing")
+        assert ("dependency_cycle" in codes) == (end == "circle")
     assert asked <= 3 * length
+
+
+def test_component_with_many_circles_is_reported_once() -> None:
+    items = [item(f"t{n}", *(f"t{m}" for m in range(30) if m != n)) for n in range(30)]
+    assert [code for code, _ in diagnose(*items)].count("dependency_cycle") == 1
 
 
 graphs = st.dictionaries(st.sampled_from("abcdef"), st.lists(st.sampled_from("abcdefg"), max_size=4), min_size=1)
@@ -230,13 +242,19 @@ def test_cycles_and_missing_keys_agree_with_a_plain_closure(graph: dict[str, lis
 
 
 @given(graphs)
-def test_shared_settled_set_hides_no_fault(graph: dict[str, list[str]]) -> None:
+def test_shared_known_faults_hide_no_fault_and_invent_none(graph: dict[str, list[str]]) -> None:
     known = {key: item(key, *needs) for key, needs in graph.items()}
-    settled: set[str] = set()
+    shared: dict[str, tuple[Diagnostic, ...]] = {}
 
-    def faults(each: WorkItem, shared: set[str] | None) -> set[str]:
-        found = readiness(each, lookup=known.get, active_claims=(), freshness=lambda _: "fresh", settled=shared)
-        return {diagnostic.code for diagnostic in found}
+    def faults(each: WorkItem, faults_so_far: dict[str, tuple[Diagnostic, ...]] | None) -> set[str]:
+        found = readiness(
+            each, lookup=known.get, active_claims=(), freshness=lambda _: "fresh", known_faults=faults_so_far
+        )
+        # A circle may be drawn from another of its members; a missing key may not differ.
+        return {
+            fault.code if fault.code == "dependency_cycle" else f"{fault.code} {fault.work_item_key}"
+            for fault in found
+        }
 
     for each in known.values():
-        assert faults(each, settled) == faults(each, None)
+        assert faults(each, shared) == faults(each, None)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import shutil
 import sqlite3
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +92,7 @@ def test_a_goal_makes_a_ledger_that_is_indexed_at_revision_two(root: Path) -> No
     assert found.project_revision == 2
     assert found.project == {"name": "shop", "external_key": None}
     assert (found.total, found.ready_count, found.suggested_work) == (1, 1, "task-1")
-    assert sorted(path.name for path in (root / ".awr").iterdir()) == ["project.toml", "state.db"]
+    assert {name for name in tree(root) if name.startswith(".awr/")} == {".awr/project.toml", ".awr/state.db"}
 
 
 def test_the_only_ledger_is_found_and_left_as_it_is(root: Path) -> None:
@@ -175,10 +175,7 @@ def test_any_sentence_becomes_a_ledger_that_says_exactly_that(root: Path, goal: 
     assert found.current == ()
     with Project.open(root).journal.read() as reader:
         (row,) = reader.database.rows("SELECT body FROM contents WHERE kind = 'goal'")
-    assert (
-        goal in row["body"].encode().decode("unicode_escape").encode("latin-1", "ignore").decode("utf-8", "ignore")
-        or goal in __import__("json").loads(row["body"])["title"]
-    )
+    assert json.loads(row["body"])["title"] == goal
 
 
 # Projects that are there already
@@ -202,7 +199,7 @@ def test_a_fresh_clone_has_a_manifest_and_no_database_and_is_used(root: Path, tm
     assert (preview.already_initialized, preview.changes) == (False, ())
     result = init(clone, accept=True)
     assert (result.project_revision, result.changes) == (2, ())
-    assert result.project_id != Project.open(root) and result.project_id is not None
+    assert result.project_id not in {None, status(Project.open(root), StatusRequest()).project_id}
     assert {name: kind for name, kind in tree(clone).items() if "state.db" not in name} == {
         name: kind for name, kind in tree(root).items() if "state.db" not in name
     }
@@ -418,12 +415,12 @@ def test_a_project_in_a_read_only_folder_can_be_read_and_not_written(root: Path)
 
 
 @needs_mounts
-def test_a_disk_that_is_really_full_gives_io_and_nothing_half_written(root: Path) -> None:
-    script = 'mount -t tmpfs -o size=64k none "$1"; shift; "$@" && exit 9; ls -A "$0"/.awr 2>/dev/null; exit 0'
-    script = script.replace('"$0"', str(root))
+@pytest.mark.parametrize("kilobytes", [8, 16, 32, 48, 64, 96, 128])
+def test_a_disk_that_is_really_full_gives_io_and_leaves_no_database(root: Path, kilobytes: int) -> None:
+    script = f'mount -t tmpfs -o size={kilobytes}k none "$1"; place=$1; shift; "$@" && echo done; ls "$place"/.awr'
     done = in_namespace(script, root, *AWR, "--json", "--project", root, "init", "--goal", "Ship it", "--accept")
-    assert done.returncode == 0, done
-    assert '"code":"Io"' in done.stderr
+    assert '"code":"Io"' in done.stderr, done
+    assert "done" not in done.stdout
     assert "state.db" not in done.stdout
 
 
@@ -447,10 +444,7 @@ def test_two_inits_at_once_make_exactly_one_project(root: Path) -> None:
         assert verify(reader.database).broken is None
         found = reader.database.rows("SELECT event_type FROM events ORDER BY position")
     assert [row["event_type"] for row in found] == ["project.initialized", "source.registered", "source.projected"]
-    assert sorted(path.name for path in (root / ".awr").iterdir() if "-" not in path.name) == [
-        "project.toml",
-        "state.db",
-    ]
+    assert {name for name in tree(root) if name.startswith(".awr/")} == {".awr/project.toml", ".awr/state.db"}
     assert status(project, StatusRequest()).project_revision == 2
 
 
@@ -480,4 +474,3 @@ def test_a_folder_that_is_none_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     for path, code in ((tmp_path / "nothing", "NotFound"), (tmp_path / "file", "InvalidInput")):
         spawn("--json", "--project", path, "init", "--goal", "x", "--accept").error(code)
-    assert sys.platform != "win32"

@@ -271,7 +271,8 @@ def test_status_map_gives_a_spelling_its_meaning() -> None:
 
 def test_field_map_replaces_every_spelling_of_its_field() -> None:
     ledger = parse(
-        "work_items:\n- {key: w, id: other, headline: T, title: no, state: ready, needs: [x], depends_on: [y], epic: g}\n",
+        "work_items:\n- {key: w, id: other, headline: T, title: no, state: ready, needs: [x],"
+        " depends_on: [y], epic: g}\n",
         field_map={"id": "key", "title": "headline", "status": "state", "depends_on": "needs", "goal": "epic"},
     )
     (item,) = ledger.work_items

@@ -77,9 +77,14 @@ def spawn(
 
 
 def tree(folder: Path) -> dict[str, str]:
-    """Return every path below a folder with what it is: a hash, a link's target, or a folder."""
+    """Return every path below a folder with what it is: a hash, a link's target, or a folder.
+
+    SQLite's two files beside a database are left out: a reader that comes after a writer has left makes them again.
+    """
     found = {}
     for path in sorted(folder.rglob("*")):
+        if path.name.endswith((".db-shm", ".db-wal")):
+            continue
         if path.is_symlink():
             kind = f"link to {path.readlink()}"
         elif path.is_file():

@@ -401,7 +401,11 @@ def _sources() -> dict[str, tuple[str, re.RegexFlag]]:
             rf"(?:(?P<scheme>bearer|basic|token|digest)\s{{1,4}})?(?P<value>{value})",
             plain | re.IGNORECASE,
         ),
-        "scheme": (rf"\b(?P<scheme>bearer|basic)\s{{1,4}}(?P<value>{value})", plain | re.IGNORECASE),
+        "scheme": (
+            # The value is only looked at, not consumed: it may itself be the word before a value.
+            rf"\b(?P<scheme>bearer|basic)[ \t]{{1,4}}(?=(?P<value>{value}))",
+            plain | re.IGNORECASE,
+        ),
         "labelled": (
             rf"(?P<label>{labels})[\\\"'`*]{{0,4}}[ \t]{{0,4}}"
             r"(?:(?P<verb>\bis\b|\bwas\b|是|为|為)[ \t]{0,4}[:=]?|(?P<sign>:=|=>|->|[:=]))[ \t]{0,8}"

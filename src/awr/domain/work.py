@@ -5,7 +5,7 @@ The files are the authority. Nothing here guesses a status, a dependency or a co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 from typing import Literal
 
 import msgspec
@@ -156,13 +156,13 @@ def readiness(
     lookup: Callable[[str], WorkItem | None],
     active_claims: Container[str],
     freshness: Callable[[str], Freshness],
-    settled: set[str] | None = None,
+    known_faults: dict[str, tuple[Diagnostic, ...]] | None = None,
 ) -> tuple[Diagnostic, ...]:
     """Return every reason against a new claim of `item`; an empty tuple means it is ready.
 
     `lookup` and `freshness` are asked by work item key. Only unfinished required dependencies are followed, so an
     item whose direct dependencies are completed costs one lookup each, and others cost their open closure. Give one
-    empty `settled` set to all calls over the same facts, and no sound part of the graph is walked twice.
+    empty `known_faults` to all calls over the same facts, and no part of the graph is walked twice.
     """
     return _diagnose(
         item,
@@ -170,7 +170,7 @@ def readiness(
         lookup=lookup,
         active_claims=active_claims,
         freshness=freshness,
-        settled=settled,
+        known_faults=known_faults,
     )
 
 
@@ -180,7 +180,7 @@ def claim_readiness(
     lookup: Callable[[str], WorkItem | None],
     active_claims: Container[str],
     freshness: Callable[[str], Freshness],
-    settled: set[str] | None = None,
+    known_faults: dict[str, tuple[Diagnostic, ...]] | None = None,
 ) -> tuple[Diagnostic, ...]:
     """Return every reason against a claim of `item`; a claimed or started one may be taken up as well."""
     return _diagnose(
@@ -189,7 +189,7 @@ def claim_readiness(
         lookup=lookup,
         active_claims=active_claims,
         freshness=freshness,
-        settled=settled,
+        known_faults=known_faults,
     )
 
 
@@ -200,7 +200,7 @@ def _diagnose(
     lookup: Callable[[str], WorkItem | None],
     active_claims: Container[str],
     freshness: Callable[[str], Freshness],
-    settled: set[str] | None,
+    known_faults: dict[str, tuple[Diagnostic, ...]] | None,
 ) -> tuple[Diagnostic, ...]:
     key = item.external_key
     found: list[Diagnostic] = []
@@ -214,7 +214,7 @@ def _diagnose(
         found.append(Diagnostic("active_blocker", key, "the ledger names a blocker"))
     if (state := freshness(key)) != "fresh":
         found.append(Diagnostic("source_not_fresh", key, f"the source of this work item is {state}"))
-    found.extend(_dependency_diagnostics(item, lookup=lookup, freshness=freshness, settled=settled))
+    found.extend(_dependency_diagnostics(item, lookup=lookup, freshness=freshness, known_faults=known_faults))
     if key in active_claims:
         found.append(Diagnostic("active_claim", key, "a session holds a live claim"))
     return tuple(found)
@@ -225,17 +225,13 @@ def _dependency_diagnostics(
     *,
     lookup: Callable[[str], WorkItem | None],
     freshness: Callable[[str], Freshness],
-    settled: set[str] | None,
+    known_faults: dict[str, tuple[Diagnostic, ...]] | None,
 ) -> list[Diagnostic]:
-    missing, cycles = _walk(item, lookup=lookup, settled=set() if settled is None else settled)
-    found = [
-        Diagnostic("missing_dependency", key, f"required by {parent}, and no source names it")
-        for key, parent in missing.items()
-    ]
-    found.extend(
-        Diagnostic("dependency_cycle", cycle[0], f"required dependencies form a circle: {_drawn(cycle)}")
-        for cycle in cycles
+    known = {} if known_faults is None else known_faults
+    faults = (
+        known[item.external_key] if item.external_key in known else _graph_faults(item, lookup=lookup, known=known)
     )
+    found = sorted(faults, key=lambda fault: fault.code != "missing_dependency")
     for dependency in item.depends_on:
         target = lookup(dependency.key) if dependency.required else None
         if target is None or target.external_key == item.external_key:
@@ -247,50 +243,81 @@ def _dependency_diagnostics(
     return found
 
 
-def _walk(
-    item: WorkItem, *, lookup: Callable[[str], WorkItem | None], settled: set[str]
-) -> tuple[dict[str, str], list[tuple[str, ...]]]:
-    """Return missing keys with the item that needs them, and the circles, in the open closure of `item`.
+class _Step:
+    """One item on the way down: what is still to be visited below it, and what was found there."""
 
-    Depth first with its own stack: a chain may be longer than Python's. Keys below which nothing is wrong are added
-    to `settled`.
+    __slots__ = ("circle", "faults", "key", "lowest", "needs", "order")
+
+    def __init__(self, item: WorkItem, *, order: int) -> None:
+        self.key = item.external_key
+        self.needs = iter(_required(item))
+        self.order = order
+        self.lowest = order
+        self.circle: tuple[str, ...] | None = None
+        self.faults: dict[tuple[str, str], Diagnostic] = {}
+
+    def add(self, faults: Iterable[Diagnostic]) -> None:
+        for fault in faults:
+            self.faults.setdefault((fault.code, fault.work_item_key), fault)
+
+
+def _graph_faults(
+    item: WorkItem, *, lookup: Callable[[str], WorkItem | None], known: dict[str, tuple[Diagnostic, ...]]
+) -> tuple[Diagnostic, ...]:
+    """Return the missing keys and the circles in the open closure of `item`, and add all that is learnt to `known`.
+
+    Tarjan's strongly connected components, with an own stack because a chain may be longer than Python's. All
+    members of a component reach the same faults, so that one walk settles them together.
     """
-    missing: dict[str, str] = {}
-    cycles: list[tuple[str, ...]] = []
-    position = {item.external_key: 0}
-    path = [item.external_key]
-    pending = [list(reversed(_required(item)))]
-    faults, faults_before = 0, [0]
-    finished: set[str] = set()
-    while pending:
-        if not pending[-1]:
-            pending.pop()
-            closed = path.pop()
-            del position[closed]
-            finished.add(closed)
-            if faults == faults_before.pop():
-                settled.add(closed)
-            continue
-        key = pending[-1].pop()
-        if key in settled:
-            continue
-        if key in position:
-            faults += 1
-            cycles.append(tuple(path[position[key] :]))
-            continue
-        if key in finished or key in missing:
-            faults += 1
-            continue
-        target = lookup(key)
-        if target is None:
-            faults += 1
-            missing[key] = path[-1]
+    path = [_Step(item, order=0)]
+    order = {item.external_key: 0}
+    on_path = {item.external_key: 0}
+    unsettled = [item.external_key]
+    while path:
+        step = path[-1]
+        key = next(step.needs, None)
+        if key is None:
+            path.pop()
+            del on_path[step.key]
+            if step.lowest == step.order:
+                _settle(step, unsettled=unsettled, known=known)
+            if path:
+                _hand_up(step, path[-1], known=known)
+        elif key in known:
+            step.add(known[key])
+        elif key in order:
+            step.lowest = min(step.lowest, order[key])
+            if key in on_path and step.circle is None:
+                step.circle = tuple(each.key for each in path[on_path[key] :])
+        elif (target := lookup(key)) is None:
+            step.add([Diagnostic("missing_dependency", key, f"required by {step.key}, and no source names it")])
         elif target.status != "completed":
-            position[key] = len(path)
-            path.append(key)
-            pending.append(list(reversed(_required(target))))
-            faults_before.append(faults)
-    return missing, cycles
+            order[key] = len(order)
+            on_path[key] = len(path)
+            unsettled.append(key)
+            path.append(_Step(target, order=order[key]))
+    return known[item.external_key]
+
+
+def _settle(step: _Step, *, unsettled: list[str], known: dict[str, tuple[Diagnostic, ...]]) -> None:
+    """Record what the whole component of `step` reaches. It is on top of the unsettled keys."""
+    if step.circle is not None:
+        drawn = f"required dependencies form a circle: {_drawn(step.circle)}"
+        step.add([Diagnostic("dependency_cycle", step.circle[0], drawn)])
+    faults = tuple(step.faults.values())
+    member = None
+    while member != step.key:
+        member = unsettled.pop()
+        known[member] = faults
+
+
+def _hand_up(step: _Step, parent: _Step, *, known: dict[str, tuple[Diagnostic, ...]]) -> None:
+    if step.key in known:
+        parent.add(known[step.key])
+        return
+    parent.add(step.faults.values())
+    parent.lowest = min(parent.lowest, step.lowest)
+    parent.circle = parent.circle or step.circle
 
 
 def _required(item: WorkItem) -> list[str]:

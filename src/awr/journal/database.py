@@ -200,6 +200,13 @@ def _refusal(error: sqlite3.Error | UnicodeEncodeError, path: Path) -> AwrError:
             expected="free space on the disk of the project",
             next_step="free some space, then repeat the command",
         )
+    if code == sqlite3.SQLITE_IOERR:
+        return Io(
+            f"the disk under {name} failed or is full; nothing of this write is in it",
+            got=getattr(error, "sqlite_errorname", "SQLITE_IOERR"),
+            expected="a disk with free space that can be read and written",
+            next_step="check the free space and the disk, then repeat the command",
+        )
     if code in {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM}:
         return Io(
             f"{name} or its folder cannot be written",

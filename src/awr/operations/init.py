@@ -69,7 +69,7 @@ def initialize(root: Path, request: InitRequest) -> InitResult:
     """
     project = Project(root)
     project.refuse_links()
-    _require_folder(project)
+    _require_places(project)
     exists = project.journal.path.is_file()
     plan = _planned(project, request, exists=exists)
     if exists or not request.accept:
@@ -93,7 +93,8 @@ def initialize(root: Path, request: InitRequest) -> InitResult:
     )
 
 
-def _require_folder(project: Project) -> None:
+def _require_places(project: Project) -> None:
+    """Refuse before a byte is written when something else stands where AWR's folder and files belong."""
     if project.folder.exists() and not project.folder.is_dir():
         raise InvalidInput(
             "there is a file where AWR's folder belongs",
@@ -101,6 +102,14 @@ def _require_folder(project: Project) -> None:
             expected="no .awr, or a folder",
             next_step="move the file away",
         )
+    for path in (project.manifest_path, project.journal.path, project.root / ".gitignore"):
+        if path.exists() and not path.is_file():
+            raise InvalidInput(
+                f"{path.relative_to(project.root)} is not a file",
+                got="a folder" if path.is_dir() else "a device or pipe",
+                expected="a file, or nothing",
+                next_step="move it away",
+            )
 
 
 def _planned(project: Project, request: InitRequest, *, exists: bool) -> _Plan:
@@ -206,8 +215,12 @@ def _write(project: Project, plan: _Plan) -> None:
     project.folder.mkdir(exist_ok=True)
     for change in plan.changes:
         path = project.root / change.path
-        before = path.read_bytes() if change.action == "append" and path.exists() else b""
-        _replace(path, before + change.content.encode())
+        if change.action == "create":
+            _replace(path, change.content.encode())
+        else:
+            # Another init may have added its lines since the preview.
+            before = path.read_bytes() if path.exists() else b""
+            _replace(path, before + _missing_ignores(path).encode())
     _create_database(project, plan.manifest)
 
 

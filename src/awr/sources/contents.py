@@ -23,7 +23,7 @@ from awr.journal.journal import Reader, Writer
 from awr.journal.sources import EntityRow, entities_of_source, entity, live_sources
 from awr.sources.ledger import Ledger
 
-__all__ = ["Change", "Contents", "planned_changes", "require_claimable", "store_changes"]
+__all__ = ["Change", "Contents", "keys_of", "planned_changes", "require_claimable", "store_changes"]
 
 Described = Goal | Plan | WorkItem
 Kind = Literal["goal", "plan", "work_item"]
@@ -137,17 +137,25 @@ def require_claimable(writer: Writer, work: EntityRow) -> None:
         )
 
 
-def planned_changes(writer: Writer, source_id: str, ledger: Ledger) -> tuple[list[Change], dict[str, Place]]:
+def keys_of(ledger: Ledger) -> set[tuple[str, str]]:
+    """Return the kind and key of everything a ledger names."""
+    return {(place.kind, place.external_key) for place in _described(ledger)}
+
+
+def planned_changes(
+    writer: Writer, source_id: str, ledger: Ledger, *, leaving: frozenset[tuple[str, str]] = frozenset()
+) -> tuple[list[Change], dict[str, Place]]:
     """Compare a parse with what is stored. Return what changed, and every entity's place by its id.
 
-    Raise SourceConflict when another source already names the same key.
+    `leaving` has what its present source no longer names. Raise SourceConflict when another source keeps the same key.
     """
     changes: list[Change] = []
     places: dict[str, Place] = {}
     bodies = _stored_bodies(writer.database, source_id)
     for place in _described(ledger):
         known = entity(writer.database, kind=place.kind, external_key=place.external_key)
-        if known and not known.retired and known.source_id != source_id:
+        elsewhere = known is not None and not known.retired and known.source_id != source_id
+        if elsewhere and (place.kind, place.external_key) not in leaving:
             raise SourceConflict(
                 "two sources name the same key",
                 got=f"a {place.kind.replace('_', ' ')} at line {place.line} that another source has",
@@ -156,7 +164,7 @@ def planned_changes(writer: Writer, source_id: str, ledger: Ledger) -> tuple[lis
             )
         entity_id = known.id if known else writer.new_id()
         places[entity_id] = place
-        if known is None or known.retired or bodies.get(entity_id) != place.body:
+        if known is None or known.retired or elsewhere or bodies.get(entity_id) != place.body:
             changes.append(
                 Change(
                     kind=place.kind,

@@ -18,7 +18,7 @@ from awr.errors import AwrError, RevisionConflict, SourceConflict, SourceStale
 from awr.journal.journal import Writer
 from awr.journal.sources import SourceRow, entities_of_source, live_sources, source_at
 from awr.project import Project
-from awr.sources.contents import Change, planned_changes, store_changes
+from awr.sources.contents import Change, keys_of, planned_changes, store_changes
 from awr.sources.files import fingerprint, read_source
 from awr.sources.ledger import Ledger, parse_ledger
 from awr.sources.manifest import Manifest, SourceMapping, read_manifest
@@ -185,10 +185,8 @@ def _look_at(project: Project, manifest: Manifest, mapping: SourceMapping) -> _S
 
 def _is_current(item: _Seen, rows: list[SourceRow]) -> bool:
     row = _row_of(item, rows)
-    if row is None:
+    if row is None or item.error is not None:
         return False
-    if item.error is not None:
-        return row.freshness == "unavailable"
     known = (row.fingerprint, row.config_sha256, row.freshness)
     return known == (item.fingerprint, item.config_sha256, "fresh")
 
@@ -228,12 +226,13 @@ def _record(
     for row in _gone(live_sources(writer.database), seen):
         _retire(writer, row)
         actions[row.id] = "retired"
+    leaving = _leaving(writer, parsed)
     for item in parsed:
         row = _registered(writer, item.seen)
         error = item.error
         if item.ledger is not None:
             try:
-                _project(writer, row, item)
+                _project(writer, row, item, leaving=leaving)
                 actions[row.id] = "indexed"
             except SourceConflict as conflict:
                 error = conflict
@@ -274,9 +273,21 @@ def _registered(writer: Writer, item: _Seen) -> SourceRow:
     return row
 
 
-def _project(writer: Writer, row: SourceRow, item: _Parsed) -> None:
+def _leaving(writer: Writer, parsed: list[_Parsed]) -> frozenset[tuple[str, str]]:
+    """Return what leaves a source in this very refresh, so that another source may take it over."""
+    found: set[tuple[str, str]] = set()
+    for item in parsed:
+        mapping = item.seen.mapping
+        row = source_at(writer.database, domain=mapping.domain, locator=mapping.location)
+        if row is not None and item.ledger is not None:
+            known = {(entity.kind, entity.external_key) for entity in entities_of_source(writer.database, row.id)}
+            found |= known - keys_of(item.ledger)
+    return frozenset(found)
+
+
+def _project(writer: Writer, row: SourceRow, item: _Parsed, *, leaving: frozenset[tuple[str, str]]) -> None:
     assert item.ledger is not None
-    changes, places = planned_changes(writer, row.id, item.ledger)
+    changes, places = planned_changes(writer, row.id, item.ledger, leaving=leaving)
     after = msgspec.structs.replace(
         row,
         fingerprint=item.seen.fingerprint,
