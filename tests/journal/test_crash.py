@@ -85,8 +85,8 @@ def test_a_writer_killed_at_any_boundary_leaves_all_or_nothing(tmp_path: Path) -
             break
         assert done.returncode == -signal.SIGKILL, done.stderr
         killed += 1
-    # BEGIN, the event, its projection and COMMIT: before and after each.
-    assert killed == int(done.stdout) == 8
+    # BEGIN, the project, the event, its projection and COMMIT: before and after each.
+    assert killed == int(done.stdout) == 10
 
 
 def test_a_killed_init_leaves_no_half_made_project_and_can_be_repeated(tmp_path: Path) -> None:

@@ -163,7 +163,7 @@ def test_reading_writes_no_byte_of_the_database(journal: Journal) -> None:
 
 def test_a_reader_cannot_write(journal: Journal) -> None:
     with journal.read() as reader, pytest.raises(AwrError):
-        reader.database.execute("DELETE FROM projects")
+        reader.database.execute("DELETE FROM sessions")
 
 
 def test_a_second_project_is_not_created_over_the_first(journal: Journal) -> None:
@@ -249,9 +249,10 @@ def test_a_full_disk_loses_nothing_that_was_committed(journal: Journal) -> None:
         assert verify(reader.database).broken is None
 
 
-def test_a_project_row_that_is_gone_is_named(journal: Journal) -> None:
+def test_a_journal_without_a_beginning_is_named(journal: Journal) -> None:
     connection = raw(journal)
-    connection.execute("DELETE FROM projects")
+    connection.execute("DROP TRIGGER events_refuse_delete")
+    connection.execute("DELETE FROM events")
     connection.close()
     with pytest.raises(NotFound, match="no project in it"), journal.read():
         pass

@@ -179,9 +179,11 @@ def test_a_text_made_to_look_like_a_message_is_not_echoed(value: dict[str, Any])
 
 marked = st.recursive(
     st.sampled_from([MARKER, None, True, 0, 7, 1.5, 2**63, "one"]),
-    lambda inner: st.lists(inner, max_size=3)
-    | st.dictionaries(
-        st.sampled_from([MARKER, "word", "number", "inner", "names", f"{MARKER}`"]), inner, max_size=3
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from([MARKER, "word", "number", "inner", "names", f"{MARKER}`"]), inner, max_size=3
+        )
     ),
     max_leaves=6,
 )

@@ -59,9 +59,7 @@ def test_ready_work_is_shown_with_its_acceptance_and_its_place(project: Project)
 
 def test_dependencies_that_are_open_are_named_and_keep_it_from_being_ready(project: Project) -> None:
     result = look(project, "report")
-    assert result.required_dependencies == (
-        {"external_key": "parse", "title": "Parse input", "status": "planned"},
-    )
+    assert result.required_dependencies == ({"external_key": "parse", "title": "Parse input", "status": "planned"},)
     assert [(one.code, one.work_item_key) for one in result.work.diagnostics] == [
         ("dependency_not_completed", "parse")
     ]

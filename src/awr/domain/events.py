@@ -140,8 +140,14 @@ def _is_metrics(value: object) -> bool:
         isinstance(value, dict)
         and len(value) <= 32
         and all(name and _is_text(name, limit=64) for name in value)
-        and all(type(number) in {int, float} and math.isfinite(number) for number in value.values())
+        and all(_is_number(number) for number in value.values())
     )
+
+
+def _is_number(value: object) -> bool:
+    if type(value) is int:
+        return -(2**63) <= value < 2**64
+    return isinstance(value, float) and math.isfinite(value)
 
 
 def _bad_payload_field(name: str) -> InvalidInput:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
 
-from awr.errors import AwrError, Io, Storage, not_unicode
+from awr.errors import AwrError, InvalidInput, Io, Storage, not_unicode
 
 __all__ = ["APPLICATION_ID", "Database", "Row"]
 
@@ -55,21 +55,21 @@ class Database:
         """Run one statement."""
         try:
             return self._connection.execute(sql, parameters)
-        except (sqlite3.Error, UnicodeEncodeError) as error:
+        except (sqlite3.Error, UnicodeEncodeError, OverflowError) as error:
             raise _refusal(error, self.path) from error
 
     def rows(self, sql: str, parameters: Sequence[object] | dict[str, object] = ()) -> list[Row]:
         """Run one query and return every row."""
         try:
             return self._connection.execute(sql, parameters).fetchall()
-        except (sqlite3.Error, UnicodeEncodeError) as error:
+        except (sqlite3.Error, UnicodeEncodeError, OverflowError) as error:
             raise _refusal(error, self.path) from error
 
     def row(self, sql: str, parameters: Sequence[object] | dict[str, object] = ()) -> Row | None:
         """Run one query and return its first row, or None."""
         try:
             found: Row | None = self._connection.execute(sql, parameters).fetchone()
-        except (sqlite3.Error, UnicodeEncodeError) as error:
+        except (sqlite3.Error, UnicodeEncodeError, OverflowError) as error:
             raise _refusal(error, self.path) from error
         return found
 
@@ -182,9 +182,16 @@ def _translated(path: Path) -> Iterator[None]:
         raise _refusal(error, path) from error
 
 
-def _refusal(error: sqlite3.Error | UnicodeEncodeError, path: Path) -> AwrError:
+def _refusal(error: sqlite3.Error | UnicodeEncodeError | OverflowError, path: Path) -> AwrError:
     if isinstance(error, UnicodeEncodeError):
         return not_unicode()
+    if isinstance(error, OverflowError):
+        return InvalidInput(
+            "a number is out of range",
+            got="an integer of more than 64 bits",
+            expected=f"at most {2**63 - 1}",
+            next_step="send a number in range",
+        )
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     name = path.name
     if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 import msgspec
 
@@ -17,15 +17,15 @@ from awr.domain.events import Importance
 from awr.errors import NotFound, RevisionConflict, Storage
 from awr.ids import Clock, NewId, following_id, new_id, system_clock
 from awr.journal.database import BUSY_MS, Database
-from awr.journal.events import Event, Head, encode_payload, head_of, insert_event, payload_sha256
+from awr.journal.events import Event, Head, encode_payload, events_in_order, head_of, insert_event, payload_sha256
 from awr.journal.migrations import SCHEMA_VERSION, migrate
 from awr.journal.projections import project_event
 
 __all__ = ["Journal", "Reader", "Writer"]
 
 
-class ProjectRow(msgspec.Struct, frozen=True):
-    """Which project a database belongs to."""
+class ProjectIdentity(msgspec.Struct, frozen=True):
+    """Which project a database belongs to: what its first event says."""
 
     id: str
     name: str
@@ -35,7 +35,7 @@ class ProjectRow(msgspec.Struct, frozen=True):
 class Reader:
     """One coherent view of the project. Rooms beside this one hold the queries over it."""
 
-    def __init__(self, database: Database, *, project: ProjectRow, now: int) -> None:
+    def __init__(self, database: Database, *, project: ProjectIdentity, now: int) -> None:
         self.database = database
         self.project = project
         self.now = now
@@ -55,7 +55,7 @@ class Reader:
 class Writer(Reader):
     """The only way to add events. All that one block appends becomes one revision, or none of it does."""
 
-    def __init__(self, database: Database, *, project: ProjectRow, now: int, make_id: NewId) -> None:
+    def __init__(self, database: Database, *, project: ProjectIdentity, now: int, make_id: NewId) -> None:
         super().__init__(database, project=project, now=now)
         self._make_id = make_id
         self._base_revision = self.head.project_revision
@@ -122,7 +122,7 @@ class Journal:
         self._make_id = make_id
         self._busy_ms = busy_ms
         self._writing: Database | None = None
-        self._project: ProjectRow | None = None
+        self._project: ProjectIdentity | None = None
 
     def create(self, *, name: str, external_key: str | None) -> Event:
         """Make the database and record the project's beginning at revision 1. The file must not exist yet."""
@@ -138,7 +138,7 @@ class Journal:
             migrate(database, now=self.clock())
             with database.transaction("IMMEDIATE"):
                 now = self.clock()
-                project = ProjectRow(id=self._make_id(now), name=name, external_key=external_key)
+                project = ProjectIdentity(id=self._make_id(now), name=name, external_key=external_key)
                 writer = Writer(database, project=project, now=now, make_id=self._make_id)
                 payload = {"name": name, "external_key": external_key}
                 return writer.append("project.initialized", payload, summary="Project initialized", importance="high")
@@ -151,7 +151,7 @@ class Journal:
         database = self._open("read")
         try:
             with database.transaction("DEFERRED"):
-                yield Reader(database, project=_project_row(database), now=self.clock())
+                yield Reader(database, project=_identity(database), now=self.clock())
         finally:
             database.close()
 
@@ -162,7 +162,7 @@ class Journal:
         try:
             with database.transaction("IMMEDIATE"):
                 # A connection that is held open has seen its project, which never changes its identity.
-                project = self._project or _project_row(database)
+                project = self._project or _identity(database)
                 writer = Writer(database, project=project, now=self.clock(), make_id=self._make_id)
                 writer.require_revision(expected_revision)
                 yield writer
@@ -175,7 +175,7 @@ class Journal:
         """Keep one connection for many writes, for programs that live longer than a command."""
         self._writing = self._migrated()
         try:
-            self._project = _project_row(self._writing)
+            self._project = _identity(self._writing)
             yield self
         finally:
             self._writing.close()
@@ -194,12 +194,13 @@ class Journal:
         return Database(self.path, mode=mode, busy_ms=self._busy_ms, schema_version=SCHEMA_VERSION)
 
 
-def _project_row(database: Database) -> ProjectRow:
-    row = database.row("SELECT id, name, external_key FROM projects")
-    if row is None:
+def _identity(database: Database) -> ProjectIdentity:
+    first = next(events_in_order(database), None)
+    if first is None:
         raise NotFound(
             "the database has no project in it",
-            expected="one project",
+            expected="a journal that begins with a project",
             next_step="move the .awr folder away and run awr init",
         )
-    return ProjectRow(*tuple(row))
+    content = first[0].content()
+    return ProjectIdentity(first[0].project_id, str(content["name"]), cast("str | None", content["external_key"]))

@@ -6,9 +6,22 @@ from collections.abc import Callable
 
 from awr.journal.database import Database
 
-__all__ = ["SCHEMA_VERSION", "migrate"]
+__all__ = ["GUARDS", "SCHEMA_VERSION", "migrate"]
 
 Step = Callable[[Database], None]
+
+#: The triggers that keep events as they are. INSERT OR REPLACE deletes without firing a delete trigger, unless the
+#: connection asks for it, so it has a guard of its own.
+GUARDS = {
+    "events_refuse_update": "CREATE TRIGGER events_refuse_update BEFORE UPDATE ON events "
+    "BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END",
+    "events_refuse_delete": "CREATE TRIGGER events_refuse_delete BEFORE DELETE ON events "
+    "BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END",
+    "events_refuse_replace": "CREATE TRIGGER events_refuse_replace BEFORE INSERT ON events "
+    "WHEN EXISTS (SELECT 1 FROM events WHERE position = NEW.position) "
+    "OR EXISTS (SELECT 1 FROM events WHERE id = NEW.id) "
+    "BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END",
+}
 
 
 def create_journal(database: Database) -> None:
@@ -35,31 +48,8 @@ def create_journal(database: Database) -> None:
     )
     database.execute("CREATE INDEX events_by_work ON events (work_item_id) WHERE work_item_id IS NOT NULL")
     database.execute("CREATE INDEX events_by_session ON events (session_id) WHERE session_id IS NOT NULL")
-    for verb in ("UPDATE", "DELETE"):
-        database.execute(
-            f"CREATE TRIGGER events_refuse_{verb.lower()} BEFORE {verb} ON events "
-            "BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END"
-        )
-    # INSERT OR REPLACE deletes without firing a delete trigger unless the connection asks for it.
-    database.execute(
-        "CREATE TRIGGER events_refuse_replace BEFORE INSERT ON events "
-        "WHEN EXISTS (SELECT 1 FROM events WHERE position = NEW.position) "
-        "OR EXISTS (SELECT 1 FROM events WHERE id = NEW.id) "
-        "BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END"
-    )
-
-
-def create_project(database: Database) -> None:
-    """Create the one row that says which project this is. Its revision is the newest event's."""
-    database.execute(
-        """
-        CREATE TABLE projects (
-            id TEXT PRIMARY KEY,
-            name TEXT NOT NULL,
-            external_key TEXT
-        ) STRICT
-        """
-    )
+    for statement in GUARDS.values():
+        database.execute(statement)
 
 
 def create_sessions(database: Database) -> None:
@@ -181,7 +171,7 @@ def create_contents(database: Database) -> None:
 
 #: One list of steps per schema version, oldest first.
 _VERSIONS: tuple[tuple[Step, ...], ...] = (
-    (create_journal, create_project, create_sessions, create_compactions, create_sources, create_contents),
+    (create_journal, create_sessions, create_compactions, create_sources, create_contents),
 )
 SCHEMA_VERSION = len(_VERSIONS)
 

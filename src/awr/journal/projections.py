@@ -17,7 +17,6 @@ Projector = Callable[[Database, Event, dict[str, object]], None]
 
 #: Every table that the journal alone determines, with the columns that order its rows.
 PROJECTED_TABLES = {
-    "projects": "id",
     "sessions": "id",
     "claims": "id",
     "compactions": "session_id, compaction_id",
@@ -55,15 +54,7 @@ def snapshot(database: Database) -> dict[str, frozenset[tuple[object, ...]]]:
     }
 
 
-def _initialized(database: Database, event: Event, payload: dict[str, object]) -> None:
-    database.execute(
-        "INSERT INTO projects (id, name, external_key) VALUES (?, ?, ?)",
-        (event.project_id, payload["name"], payload["external_key"]),
-    )
-
-
 _PROJECTORS: dict[str, Projector] = {
-    "project.initialized": _initialized,
     **sessions.PROJECTORS,
     **compactions.PROJECTORS,
     **sources.PROJECTORS,

@@ -6,10 +6,9 @@ import msgspec
 
 from awr.journal.database import Database
 from awr.journal.events import Event, events_in_order, link_of, payload_sha256
+from awr.journal.migrations import GUARDS
 
 __all__ = ["Break", "Verification", "verify"]
-
-_GUARDS = ("events_refuse_update", "events_refuse_delete", "events_refuse_replace")
 
 
 class Break(msgspec.Struct, frozen=True):
@@ -67,6 +66,6 @@ def _problem(event: Event, stored: bytes, *, after: int, revision: int, previous
 
 
 def _missing_guards(database: Database) -> tuple[str, ...]:
-    rows = database.rows("SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'events'")
-    present = {row["name"] for row in rows}
-    return tuple(name for name in _GUARDS if name not in present)
+    rows = database.rows("SELECT name, sql FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'events'")
+    present = {row["name"]: row["sql"] for row in rows}
+    return tuple(name for name, statement in GUARDS.items() if present.get(name) != statement)

@@ -9,7 +9,7 @@ import msgspec
 from awr.domain.events import REFERENCE_FIELDS, Importance, validate_generic_event
 from awr.domain.secrets import refuse_secrets
 from awr.errors import InvalidInput, InvalidTransition, NotFound
-from awr.journal.events import Event, event_by_id
+from awr.journal.events import Event, encode_payload, event_by_id
 from awr.journal.history import Cursor, HistoryFilter, HistoryRow, history
 from awr.journal.journal import Writer
 from awr.journal.sessions import session_by_id
@@ -129,7 +129,7 @@ def append(project: Project, request: AppendRequest) -> AppendResult:
     payload = request.payload or {}
     refuse_secrets({"summary": request.summary, "payload": payload}, what="the event")
     validate_generic_event(event_type=request.event_type, summary=request.summary, payload=payload)
-    if len(msgspec.json.encode(payload)) > MAX_GENERIC_BYTES:
+    if len(encode_payload(payload).encode()) > MAX_GENERIC_BYTES:
         raise InvalidInput(
             "the event's payload is too large",
             expected=f"at most {MAX_GENERIC_BYTES} bytes",

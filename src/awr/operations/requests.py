@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar, get_args
 
 import msgspec
 
@@ -13,9 +14,10 @@ __all__ = ["convert_request", "decode_request", "parse_json"]
 
 Request = TypeVar("Request", bound=msgspec.Struct)
 
-_PLACE = re.compile(r" - at `(?:key in )?(\$[^`]*)`$")
-_NAMED_FIELD = re.compile(r"missing required field `(\w+)`")
-_EXPECTED = re.compile(r"Expected `([^`]+)`(?: (of length )?([<>=]+ -?[\d.]+))?(?:, got `([^`]+)`)?")
+# Messages of msgspec. Each is matched from its beginning: what stands inside one may be a caller's own text.
+_PLACE = re.compile(r" - at `(?:key in )?(\$(?:\.\w+|\[\d+\]|\[\.\.\.\])*)`\Z", re.ASCII)
+_NAMED_FIELD = re.compile(r"Object missing required field `(\w+)`", re.ASCII)
+_EXPECTED = re.compile(r"Expected `([\w| ]+)`(?: (of length )?([<>=]+ -?[\d.]+))?(?:, got `(\w+)`)?", re.ASCII)
 
 
 def decode_request(data: bytes, wanted: type[Request], *, what: str) -> Request:
@@ -29,7 +31,9 @@ def parse_json(data: bytes | str, *, what: str) -> object:
 
     try:
         text = data.decode("utf-8") if isinstance(data, bytes) else data
-        value: object = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_no_constant)
+        value: object = json.loads(
+            text, object_pairs_hook=_unique_keys, parse_constant=_no_constant, parse_float=_finite
+        )
     except UnicodeDecodeError as error:
         raise InvalidInput(
             f"{what} is not UTF-8 text",
@@ -78,16 +82,37 @@ def _no_constant(_: str) -> NoReturn:
     raise _RefusedError("NaN or an infinity")
 
 
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise _RefusedError("a number beyond every finite one")
+    return number
+
+
+def _place_of(message: str, wanted: type[msgspec.Struct]) -> str:
+    """Return where in the request, as far as it is named by fields of the request type itself."""
+    found = _PLACE.search(message)
+    known = _field_names(wanted)
+    named = re.findall(r"\.(\w+)", found.group(1)) if found else []
+    return found.group(1) if found and known.issuperset(named) else "$"
+
+
+def _field_names(annotation: Any) -> set[str]:
+    if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
+        fields = msgspec.structs.fields(annotation)
+        return {field.name for field in fields}.union(*(_field_names(field.type) for field in fields))
+    return set().union(*(_field_names(part) for part in get_args(annotation)))
+
+
 def _refuse(message: str, wanted: type[msgspec.Struct], *, what: str) -> NoReturn:
-    place = _PLACE.search(message)
-    where = place.group(1) if place else "$"
-    if missing := _NAMED_FIELD.search(message):
+    where = _place_of(message, wanted)
+    if missing := _NAMED_FIELD.match(message):
         got, expected = "nothing", f"the field {missing.group(1)}"
-    elif "unknown field" in message:
+    elif message.startswith("Object contains unknown field"):
         known = ", ".join(wanted.__struct_encode_fields__)
         got = "a field that does not belong there"
         expected = f"only {known}" if where == "$" else "only the documented fields"
-    elif typed := _EXPECTED.search(message):
+    elif typed := _EXPECTED.match(message):
         kind, length, bound, found = typed.groups()
         expected = f"{kind} {length or ''}{bound}" if bound else kind
         got = found or "a value outside the bound"

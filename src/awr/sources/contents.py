@@ -61,6 +61,8 @@ class Contents:
             for row in live_sources(reader.database)
         }
         self._known: dict[str, tuple[WorkItem, str] | None] = {}
+        # One for all questions over the same facts, so that no part of the graph is walked twice.
+        self._faults: dict[str, tuple[Diagnostic, ...]] = {}
 
     def work_item(self, key: str) -> WorkItem | None:
         """Return a work item by its key, or None."""
@@ -94,11 +96,23 @@ class Contents:
 
     def diagnostics(self, item: WorkItem) -> tuple[Diagnostic, ...]:
         """Return what keeps a work item from being claimed anew."""
-        return readiness(item, lookup=self.work_item, active_claims=self.claimed_keys, freshness=self.freshness)
+        return readiness(
+            item,
+            lookup=self.work_item,
+            active_claims=self.claimed_keys,
+            freshness=self.freshness,
+            known_faults=self._faults,
+        )
 
     def claim_diagnostics(self, item: WorkItem) -> tuple[Diagnostic, ...]:
         """Return what keeps a work item from being claimed, where work under way may be taken up too."""
-        return claim_readiness(item, lookup=self.work_item, active_claims=self.claimed_keys, freshness=self.freshness)
+        return claim_readiness(
+            item,
+            lookup=self.work_item,
+            active_claims=self.claimed_keys,
+            freshness=self.freshness,
+            known_faults=self._faults,
+        )
 
     def _found(self, key: str) -> tuple[WorkItem, str] | None:
         if key not in self._known:
@@ -147,7 +161,7 @@ def planned_changes(
 ) -> tuple[list[Change], dict[str, Place]]:
     """Compare a parse with what is stored. Return what changed, and every entity's place by its id.
 
-    `leaving` has what its present source no longer names. Raise SourceConflict when another source keeps the same key.
+    `leaving` has what its present source no longer names. Raise SourceConflict when another source keeps the key.
     """
     changes: list[Change] = []
     places: dict[str, Place] = {}
