@@ -169,9 +169,151 @@ def create_contents(database: Database) -> None:
     database.execute("CREATE INDEX contents_by_source ON contents (source_id)")
 
 
+def link_sessions(database: Database) -> None:
+    """Let a session name the one it continues and the one that continues it."""
+    database.execute("ALTER TABLE sessions ADD COLUMN resumed_from TEXT")
+    database.execute("ALTER TABLE sessions ADD COLUMN resumed_to TEXT")
+
+
+def create_checkpoints(database: Database) -> None:
+    """Create the projections of checkpoints, of the attempts to save them, and of waits for a user's reply."""
+    database.execute(
+        """
+        CREATE TABLE checkpoints (
+            id TEXT PRIMARY KEY,
+            session_id TEXT NOT NULL,
+            project_revision INTEGER NOT NULL,
+            context_hash TEXT NOT NULL,
+            digest TEXT NOT NULL,
+            next_action TEXT NOT NULL,
+            open_loops TEXT NOT NULL,
+            changed_entities TEXT NOT NULL,
+            revision INTEGER NOT NULL,
+            created_at INTEGER NOT NULL
+        ) STRICT
+        """
+    )
+    database.execute("CREATE INDEX checkpoints_by_session ON checkpoints (session_id, revision)")
+    database.execute(
+        """
+        CREATE TABLE checkpoint_attempts (
+            id TEXT PRIMARY KEY,
+            session_id TEXT NOT NULL,
+            base_project_revision INTEGER NOT NULL,
+            state TEXT NOT NULL,
+            started_at INTEGER NOT NULL
+        ) STRICT
+        """
+    )
+    database.execute(
+        """
+        CREATE TABLE waits (
+            id TEXT PRIMARY KEY,
+            client TEXT NOT NULL,
+            session_id TEXT NOT NULL,
+            checkpoint_id TEXT NOT NULL,
+            question TEXT NOT NULL,
+            status TEXT NOT NULL,
+            reply TEXT,
+            created_at INTEGER NOT NULL,
+            revision INTEGER NOT NULL
+        ) STRICT
+        """
+    )
+    database.execute("CREATE UNIQUE INDEX one_open_wait ON waits (session_id) WHERE status = 'waiting_user'")
+
+
+def create_executions(database: Database) -> None:
+    """Create the projections of executions and of what hosts reported about them."""
+    database.execute(
+        """
+        CREATE TABLE executions (
+            id TEXT PRIMARY KEY,
+            project_id TEXT NOT NULL,
+            work_item_id TEXT NOT NULL,
+            session_id TEXT NOT NULL,
+            branch_id TEXT,
+            revision INTEGER NOT NULL,
+            operation_key TEXT NOT NULL UNIQUE,
+            intent TEXT NOT NULL,
+            state TEXT NOT NULL,
+            registered_at INTEGER NOT NULL,
+            started_at INTEGER,
+            finished_at INTEGER,
+            latest_phase TEXT
+        ) STRICT
+        """
+    )
+    database.execute("CREATE INDEX executions_by_work ON executions (work_item_id)")
+    database.execute(
+        """
+        CREATE TABLE execution_reports (
+            request_key TEXT PRIMARY KEY,
+            execution_id TEXT NOT NULL,
+            event_id TEXT NOT NULL,
+            body TEXT NOT NULL
+        ) STRICT
+        """
+    )
+
+
+def create_management(database: Database) -> None:
+    """Create the projection of management assessments: the latest of each work item, and each request's own."""
+    database.execute(
+        """
+        CREATE TABLE management_records (
+            request_key TEXT PRIMARY KEY,
+            work_item_id TEXT NOT NULL,
+            event_id TEXT NOT NULL,
+            mode TEXT NOT NULL,
+            contract_fingerprint TEXT NOT NULL,
+            revision INTEGER NOT NULL
+        ) STRICT
+        """
+    )
+    database.execute("CREATE INDEX management_by_work ON management_records (work_item_id, revision)")
+
+
+def create_evidence(database: Database) -> None:
+    """Create the projections of evidence and of proposals to write to a source."""
+    database.execute(
+        """
+        CREATE TABLE evidence (
+            id TEXT PRIMARY KEY,
+            external_key TEXT NOT NULL UNIQUE,
+            work_item_id TEXT,
+            level TEXT NOT NULL,
+            body TEXT NOT NULL,
+            event_id TEXT NOT NULL,
+            revision INTEGER NOT NULL
+        ) STRICT
+        """
+    )
+    database.execute("CREATE INDEX evidence_by_work ON evidence (work_item_id)")
+    database.execute(
+        """
+        CREATE TABLE proposals (
+            id TEXT PRIMARY KEY,
+            work_item_id TEXT NOT NULL,
+            source_id TEXT NOT NULL,
+            session_id TEXT,
+            mutation_type TEXT NOT NULL,
+            status TEXT NOT NULL,
+            base_fingerprint TEXT NOT NULL,
+            after_fingerprint TEXT,
+            expected_revision INTEGER NOT NULL,
+            patch TEXT NOT NULL,
+            attempt_event_id TEXT,
+            revision INTEGER NOT NULL
+        ) STRICT
+        """
+    )
+
+
 #: One list of steps per schema version, oldest first.
 _VERSIONS: tuple[tuple[Step, ...], ...] = (
     (create_journal, create_sessions, create_compactions, create_sources, create_contents),
+    (link_sessions, create_checkpoints, create_executions, create_management, create_evidence),
 )
 SCHEMA_VERSION = len(_VERSIONS)
 

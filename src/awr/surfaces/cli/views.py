@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from importlib import import_module
 from shutil import get_terminal_size
 from textwrap import wrap
 from typing import Any
@@ -17,10 +18,15 @@ __all__ = ["view_of"]
 
 View = Callable[[Any], None]
 
+#: Operations whose views have a room of their own, by the first word of their name: a module with `VIEWS`.
+_ROOMS: dict[str, str] = {}
+
 
 def view_of(name: str) -> View:
     """Return how an operation's result is shown; one without a view of its own shows its fields."""
-    return _VIEWS.get(name, show_fields)
+    module = _ROOMS.get(name.partition(".")[0])
+    views: dict[str, View] = import_module(module).VIEWS if module else _VIEWS
+    return views.get(name, show_fields)
 
 
 def show_fields(result: Any) -> None:
