@@ -38,7 +38,7 @@ def page() -> str:
         if rows:
             parts.append("\n| argument or option | | meaning |\n|---|---|---|\n" + "".join(rows))
         if command.epilog:
-            parts.append(f"\n```sh\n{command.epilog.removeprefix('Example: ')}\n```\n")
+            parts.append(f"\n```sh\n{command.epilog.rpartition('Example: ')[2]}\n```\n")
     return "".join(parts)
 
 
@@ -50,7 +50,7 @@ def _commands(group: click.Group, words: tuple[str, ...]) -> list[tuple[str, cli
         path = (*words, name)
         if isinstance(command, click.Group):
             found += _commands(command, path)
-        else:
+        if not isinstance(command, click.Group) or isinstance(command, OperationCommand):
             found.append((" ".join(path), command))
     return found
 

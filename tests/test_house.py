@@ -18,6 +18,7 @@ FLOORS = (
     ("journal",),
     ("project",),
     ("sources",),
+    ("context",),
     ("operations",),
     ("hosts",),
     ("surfaces",),

@@ -8,8 +8,16 @@
     ├── InvalidTransition    the state it is in does not allow it
     ├── RevisionConflict     another writer came first
     ├── SourceConflict       the same identity with different content, or a record out of order
+    ├── CheckpointIncomplete a save was interrupted between its two steps
+    ├── BudgetExceeded       the required part alone needs more tokens than allowed
     ├── ClaimConflict        somebody else holds the work
+    ├── ContextIncomplete    required context is missing, or no recovery point
     ├── DependencyBlocked    the work is not ready to be claimed
+    ├── EvidenceMissing      a completion or a level is not borne out
+    ├── MutationUnsupported  a source cannot be edited losslessly
+    ├── MutationConflict     somebody else writes or wrote to the source
+    ├── MutationIncomplete   a write to a source is begun and not finished
+    ├── WorkActionIncomplete a source is written and the action not yet recorded
     ├── SourceStale          a source changed since it was indexed
     ├── SourceUnavailable    a source cannot be read
     ├── CapabilityUnavailable  a host asked for something this build lacks
@@ -26,12 +34,19 @@ from typing import ClassVar
 
 __all__ = [
     "AwrError",
+    "BudgetExceeded",
     "CapabilityUnavailable",
+    "CheckpointIncomplete",
     "ClaimConflict",
+    "ContextIncomplete",
     "DependencyBlocked",
+    "EvidenceMissing",
     "InvalidInput",
     "InvalidTransition",
     "Io",
+    "MutationConflict",
+    "MutationIncomplete",
+    "MutationUnsupported",
     "NotFound",
     "ProtocolUnsupported",
     "RevisionConflict",
@@ -41,6 +56,7 @@ __all__ = [
     "SourceUnavailable",
     "Storage",
     "Unsupported",
+    "WorkActionIncomplete",
     "io_error",
     "not_unicode",
 ]
@@ -111,6 +127,27 @@ class RevisionConflict(AwrError):
         )
 
 
+class BudgetExceeded(AwrError):
+    """Say that nothing can be left out. `required` and `budget` are o200k_base tokens, or nodes of a graph."""
+
+    code = "BudgetExceeded"
+
+    def __init__(
+        self,
+        *,
+        required: int,
+        budget: int,
+        what: str = "the required context alone does not fit the budget, and none of it may be left out",
+        next_step: str | None = None,
+    ) -> None:
+        super().__init__(
+            what,
+            required=required,
+            budget=budget,
+            next_step=next_step or f"ask with a budget of at least {required} tokens",
+        )
+
+
 class SourceConflict(AwrError):
     code = "SourceConflict"
 
@@ -121,6 +158,58 @@ class ClaimConflict(AwrError):
 
 class DependencyBlocked(AwrError):
     code = "DependencyBlocked"
+
+
+class EvidenceMissing(AwrError):
+    code = "EvidenceMissing"
+
+
+class MutationUnsupported(AwrError):
+    code = "MutationUnsupported"
+
+
+class MutationConflict(AwrError):
+    code = "MutationConflict"
+
+
+class MutationIncomplete(AwrError):
+    """Say that a write to a source was begun and not finished, and how to finish it."""
+
+    code = "MutationIncomplete"
+
+    def __init__(self, *, proposal_id: str, attempt_event_id: str, reason: str) -> None:
+        super().__init__(
+            "a write to a source of this project was begun and is not finished",
+            expected="the write finished first",
+            next_step=f"run awr proposal recover {proposal_id}",
+            proposal_id=proposal_id,
+            attempt_event_id=attempt_event_id,
+            reason=reason,
+        )
+
+
+class WorkActionIncomplete(AwrError):
+    """Say that a source is written and indexed, while the action's last event is missing."""
+
+    code = "WorkActionIncomplete"
+
+    def __init__(self, *, proposal_id: str, reason: str) -> None:
+        super().__init__(
+            "the source is written, and the action could not be recorded as done",
+            expected="the action recorded",
+            next_step=f"run awr proposal recover {proposal_id}; do not repeat the action",
+            proposal_id=proposal_id,
+            stage="apply",
+            reason=reason,
+        )
+
+
+class CheckpointIncomplete(AwrError):
+    code = "CheckpointIncomplete"
+
+
+class ContextIncomplete(AwrError):
+    code = "ContextIncomplete"
 
 
 class SourceStale(AwrError):

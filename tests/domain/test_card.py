@@ -9,7 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from awr.domain.card import MAX_CARD_BYTES, Card, card_bytes, compaction_card, inactive_session_card
+from awr.domain.card import (
+    MAX_CARD_BYTES,
+    Card,
+    card_bytes,
+    compaction_card,
+    inactive_session_card,
+    management_card,
+    not_ready_card,
+    ordinary_card,
+    required_gaps_card,
+    uncertain_execution_card,
+    waiting_card,
+)
 from awr.domain.compaction import Assessment, Policy, State, assess
 from awr.errors import InvalidInput
 from tests.domain.test_compaction import observation
@@ -96,3 +108,25 @@ def test_a_card_above_the_limit_is_refused_and_never_cut() -> None:
 def test_a_card_with_another_field_is_refused() -> None:
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert({"when": "a", "basis": "b", "next_action": "c", "recheck": "d", "more": "e"}, Card)
+
+
+@pytest.mark.parametrize(
+    ("card", "words"),
+    [
+        (uncertain_execution_card(1), "Query execution status"),
+        (waiting_card(), "Do not repeat the request"),
+        (required_gaps_card(3), "required gaps"),
+        (not_ready_card(2), "blockers or the conflicting claim"),
+        (management_card(), "record known observations"),
+        (ordinary_card(), "Consume the rendered context"),
+    ],
+)
+def test_each_card_of_prepared_work_says_its_one_action_and_fits(card: Card, words: str) -> None:
+    assert words in card.next_action
+    assert len(card_bytes(card)) <= MAX_CARD_BYTES
+
+
+@given(number=st.integers(0, 10**18))
+def test_no_count_makes_a_card_outgrow_its_limit(number: int) -> None:
+    for card in (uncertain_execution_card(number), required_gaps_card(number), not_ready_card(number)):
+        assert len(card_bytes(card)) <= MAX_CARD_BYTES

@@ -29,14 +29,19 @@ def test_the_answer_describes_this_build() -> None:
     assert result.database["schema_version"] == SCHEMA_VERSION
     assert result.transport["exit_codes"] == {"success": 0, "runtime_error": 1, "usage_error": 2}
     assert (result.transport["success_stream"], result.transport["error_stream"]) == ("stdout", "stderr")
-    assert [adapter["id"] for adapter in result.source_adapters] == ["yaml-ledger-v1"]
+    assert [adapter["id"] for adapter in result.source_adapters] == [
+        "yaml-ledger-v1",
+        "markdown-heading-v1",
+        "markdown-rules-v1",
+    ]
     assert (result.source_write_performed, result.runtime_write_performed) == (False, False)
     msgspec.json.encode(result)
 
 
 def test_each_capability_names_the_commands_behind_it_and_no_others() -> None:
     found = {one.id: one.commands for one in capabilities(CapabilitiesRequest()).capabilities}
-    assert set(found) == OFFERED
+    assert set(found) >= OFFERED
+    assert set(found) == {one.capability for one in OPERATIONS if one.capability}
     for name, commands in found.items():
         assert list(commands) == [one.command for one in OPERATIONS if one.capability == name]
     assert "session compaction observe" in found["client.compaction"]
@@ -53,11 +58,11 @@ def test_what_is_offered_can_be_required() -> None:
 
 
 def test_what_is_lacking_is_named_as_unknown_or_as_unsupported() -> None:
-    wanted = ("client.compaction", "context.compile", "no.such", "an.other")
+    wanted = ("client.compaction", "client.lifecycle.generic", "no.such", "an.other")
     with pytest.raises(CapabilityUnavailable) as caught:
         capabilities(CapabilitiesRequest(require=wanted))
     assert caught.value.details["unknown"] == ["an.other", "no.such"]
-    assert caught.value.details["unsupported"] == ["context.compile"]
+    assert caught.value.details["unsupported"] == ["client.lifecycle.generic"]
 
 
 @pytest.mark.parametrize("protocol", [0, 2, 2**31 - 1])

@@ -10,8 +10,10 @@ import msgspec
 import pytest
 
 from awr.domain.compaction import Observation, Policy, Usage
+from awr.domain.execution import Report
 from awr.errors import InvalidInput, InvalidTransition, NotFound, RevisionConflict, RuleViolation, SourceConflict
 from awr.journal.events import events_in_order
+from awr.operations.checkpoint import ReplyRequest, WaitRequest, reply, wait
 from awr.operations.compaction import (
     CompactionResult,
     DeferRequest,
@@ -22,6 +24,8 @@ from awr.operations.compaction import (
     observe,
 )
 from awr.operations.event import AppendRequest, append
+from awr.operations.execution import RegisterRequest, ReportRequest, register
+from awr.operations.execution import report as report_execution
 from awr.operations.requests import decode_request
 from awr.operations.session import EndRequest, end
 from awr.project import Project
@@ -552,3 +556,45 @@ def test_observing_changes_no_session_and_no_work(project: Project, session: str
 def test_an_observation_needs_neither_fresh_sources_nor_a_claim(project: Project, session: str) -> None:
     (project.root / "work-ledger.yaml").unlink()
     assert report(project, session).already_recorded is False
+
+
+def test_an_unknown_outcome_and_an_open_wait_come_before_the_compactions_own_card(
+    project: Project, session: str
+) -> None:
+    report(project, session)
+    asked = wait(
+        project,
+        WaitRequest(
+            session=session,
+            question="Go on?",
+            context_hash="ab" * 32,
+            digest="d",
+            next_action="n",
+            expected_revision=revision(project),
+        ),
+    ).wait
+    waiting = look(project, session)
+    assert waiting.state == "handoff_candidate"
+    assert "Do not repeat the request" in waiting.guidance.next_action
+    announced = register(
+        project,
+        RegisterRequest(session=session, operation_key="k", purpose="p", expected_revision=revision(project)),
+    )
+    started = Report(
+        request_key="r",
+        execution_id=announced.execution.id,
+        host_id="h",
+        host_work_key="w",
+        native_session="n",
+        agent_id="a",
+        origin="host_observed",
+        phase="started",
+        observed_at=1,
+        summary="s",
+    )
+    report_execution(project, ReportRequest(report=started, expected_revision=revision(project)))
+    assert "Query execution status" in look(project, session).guidance.next_action
+    done = msgspec.structs.replace(started, request_key="r2", phase="succeeded")
+    report_execution(project, ReportRequest(report=done, expected_revision=revision(project)))
+    reply(project, ReplyRequest(wait=asked.id, reply="Yes", expected_revision=revision(project)))
+    assert "ask before opening" in look(project, session).guidance.next_action

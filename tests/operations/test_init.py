@@ -408,8 +408,8 @@ def test_a_project_in_a_read_only_folder_can_be_read_and_not_written(root: Path)
     for words in (("session", "list"), ("status",), ("event", "history"), ("journal", "verify"), ("source", "list")):
         done = in_namespace(script, root, *AWR, "--json", "--project", root, *words)
         assert done.returncode == 0, (words, done.stderr)
-    words = ("event", "append", "--event-type", "note.added", "--summary", "x", "--expected-revision", "2")
-    done = in_namespace(script, root, *AWR, "--json", "--project", root, *words)
+    note = ("event", "append", "--event-type", "note.added", "--summary", "x", "--expected-revision", "2")
+    done = in_namespace(script, root, *AWR, "--json", "--project", root, *note)
     assert (done.returncode, done.stdout) == (1, "")
     assert '"code":"Io"' in done.stderr
 
@@ -455,7 +455,7 @@ def test_two_inits_that_planned_at_the_same_moment_do_not_ignore_twice(
     from awr.operations import init as module
 
     write = module._write
-    raced = []
+    raced: list[bool] = []
 
     def slower(project: Project, plan: Any) -> None:
         if not raced:

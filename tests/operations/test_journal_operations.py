@@ -150,7 +150,6 @@ def test_rebuilding_an_untouched_project_corrects_nothing_and_costs_no_revision(
         ("UPDATE sources SET freshness = 'stale'", "sources", 2),
         ("DELETE FROM entities WHERE external_key = 'parse'", "entities", 1),
         ("INSERT INTO compactions VALUES ('s', 'c', 1, 'e', NULL)", "compactions", 1),
-        ("UPDATE projects SET name = 'forged'", "projects", 2),
     ],
 )
 def test_a_projection_that_was_changed_is_derived_again(
@@ -163,12 +162,6 @@ def test_a_projection_that_was_changed_is_derived_again(
     assert {name: number for name, number in corrected.items() if number} == {table: rows}
     assert set(rebuild(project, RebuildRequest()).rows_corrected.values()) == {0}
     assert listing(project, ListRequest()) == before
-
-
-def test_a_project_row_that_was_deleted_is_derived_again(project: Project) -> None:
-    with tampering(project) as connection:
-        connection.execute("DELETE FROM projects")
-    assert rebuild(project, RebuildRequest()).rows_corrected["projects"] == 1
 
 
 def test_nothing_is_rebuilt_from_a_journal_that_was_changed(project: Project) -> None:

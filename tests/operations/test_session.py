@@ -253,8 +253,8 @@ def test_a_claim_lives_until_its_last_millisecond_and_a_new_one_records_that_it_
     second = begin(project, work="parse", claim=True)
     assert second.claim is not None
     found = events(project, after=before)
-    assert [event.event_type for event in found] == ["claim.expired", "session.started", "work.claimed"]
-    assert found[0].session_id == first.session.id
+    assert [event.event_type for event in found] == ["session.started", "claim.expired", "work.claimed"]
+    assert found[1].session_id == first.session.id
     assert found[2].content()["expired_claim_ids"] == [first.claim.id]
     (old,) = look(project, first.session.id).claims
     assert (old.status, old.released_at) == ("expired", None)
@@ -452,10 +452,17 @@ def test_a_conversation_of_another_client_is_not_found(project: Project) -> None
         show(project, ShowRequest(conversation="thread", client="codex"))
 
 
-@pytest.mark.parametrize("request_", [ShowRequest(), ShowRequest(session="s", conversation="c")])
-def test_a_session_is_named_in_exactly_one_way(project: Project, request_: ShowRequest) -> None:
+def test_a_session_has_to_be_named(project: Project) -> None:
     with pytest.raises(InvalidInput):
-        show(project, request_)
+        show(project, ShowRequest())
+
+
+def test_a_session_and_a_conversation_that_agree_are_one_and_those_that_do_not_are_refused(project: Project) -> None:
+    bound = begin(project, conversation="thread").session.id
+    other = begin(project).session.id
+    assert show(project, ShowRequest(session=bound, conversation="thread")).session.id == bound
+    with pytest.raises(RuleViolation):
+        show(project, ShowRequest(session=other, conversation="thread"))
 
 
 def test_sessions_are_listed_newest_first_and_page_without_gaps_or_repeats(project: Project) -> None:

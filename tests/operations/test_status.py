@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from awr.domain.card import MAX_CARD_BYTES
-from awr.errors import SourceStale, Unsupported
+from awr.errors import InvalidInput, NotFound, SourceStale, Unsupported
 from awr.operations.project import StatusRequest, StatusResult, status
 from awr.operations.session import EndRequest, StartRequest, end, start
 from awr.project import Project
@@ -57,7 +57,9 @@ def test_every_view_says_which_project_at_which_revision(project: Project, view:
 
 def test_each_view_has_its_own_fields_and_no_others(project: Project) -> None:
     shown = {view: set(msgspec.to_builtins(look(project, view))) for view in ("action", "summary", "full")}
-    assert shown["action"] - shown["summary"] == {"queues", "guidance"}
+    assert shown["action"] - shown["summary"] == {
+        *("queues", "guidance", "history", "active_claims", "pending_operations", "omissions")
+    }
     assert shown["full"] - shown["summary"] == {
         *("project", "current", "current_total", "ready_count", "blocked_count", "next_action", "suggested_work")
     }
@@ -176,3 +178,112 @@ def test_another_branch_is_unsupported(project: Project) -> None:
     with pytest.raises(Unsupported):
         status(project, StatusRequest(branch="feature"))
     assert status(project, StatusRequest(branch="main")).branch_id is None
+
+
+SCOPED = """\
+goals:
+  - {id: g1, title: One}
+  - {id: g2, title: Two}
+milestones:
+  - {id: m1, title: First}
+work_items:
+  - {id: a, title: A, status: ready, goal: g1, milestone: m1}
+  - {id: b, title: B, status: ready, goal: g1, priority: high}
+  - {id: c, title: C, status: completed, milestone: m1}
+  - {id: d, title: D, status: cancelled}
+  - {id: e, title: E, status: completed, archived: true}
+"""
+
+
+def scoped(project: Project, **scope: object) -> list[str]:
+    found = status(project, StatusRequest(**scope)).queues  # type: ignore[arg-type]
+    assert isinstance(found, dict)
+    return [entry.external_key for entry in found["ready"].entries]
+
+
+def test_queues_are_in_the_order_of_ready_work(tmp_path: Path) -> None:
+    assert scoped(make_project(tmp_path / "p", ledger=SCOPED)) == ["b", "a"]
+
+
+def test_scopes_narrow_each_other_and_work_adds_up(tmp_path: Path) -> None:
+    project = make_project(tmp_path / "p", ledger=SCOPED)
+    assert scoped(project, work=("a", "b")) == ["b", "a"]
+    assert scoped(project, goal="g1") == ["b", "a"]
+    assert scoped(project, milestone="m1") == ["a"]
+    assert scoped(project, goal="g1", milestone="m1", work=("b",)) == []
+    assert scoped(project, goal="g2") == []
+    result = status(project, StatusRequest(milestone="m1", view="summary"))
+    assert (result.counts, result.scope) == ({"ready": 1, "completed": 1}, {"milestone": "m1"})
+
+
+@pytest.mark.parametrize("scope", [{"work": ("zebra",)}, {"goal": "zebra"}, {"milestone": "zebra"}])
+def test_a_scope_that_names_nothing_is_not_found(project: Project, scope: dict[str, object]) -> None:
+    with pytest.raises(NotFound) as raised:
+        scoped(project, **scope)
+    assert "zebra" not in str(raised.value.report())
+
+
+def test_the_full_view_takes_no_scope(project: Project) -> None:
+    with pytest.raises(InvalidInput):
+        status(project, StatusRequest(view="full", goal="goal-1"))
+
+
+def test_what_is_over_is_counted_as_history(tmp_path: Path) -> None:
+    result = look(make_project(tmp_path / "p", ledger=SCOPED))
+    assert result.history == {"completed": 1, "cancelled": 1, "archived": 1}
+
+
+def test_claims_that_hold_are_shown_until_they_lapse(project: Project, clock: Clock) -> None:
+    request = StartRequest(
+        agent="me", provider="p", model="m", work="parse", claim=True, ttl_ms=10, expected_revision=2
+    )
+    session = start(project, request).session.id
+    held = look(project).active_claims
+    assert not isinstance(held, msgspec.UnsetType)
+    assert held.total == 1
+    assert (held.entries[0].work_item_key, held.entries[0].agent_id, held.entries[0].session_id) == (
+        *("parse", "me"),
+        session,
+    )
+    assert held.entries[0].expires_at == clock.now + 10
+    clock.now += 10
+    after = look(project).active_claims
+    assert not isinstance(after, msgspec.UnsetType)
+    assert (after.entries, after.total) == ((), 0)
+
+
+def unfinished(project: Project, session: str, number: int) -> None:
+    with project.journal.write() as writer:
+        writer.append(
+            "checkpoint.started",
+            {"save_schema": 1, "base_project_revision": number, "draft": {}},
+            summary="Checkpoint started",
+            session_id=session,
+        )
+
+
+def test_what_began_and_has_no_end_is_pending_with_the_work_it_belongs_to(project: Project) -> None:
+    session = begin_session(project)
+    for number in range(7):
+        unfinished(project, session, number)
+    result = look(project)
+    pending = result.pending_operations
+    assert not isinstance(pending, msgspec.UnsetType)
+    assert (len(pending.entries), pending.total) == (5, 7)
+    first = pending.entries[0]
+    assert (first.kind, first.state, first.session_id, first.work_item_key) == (
+        *("checkpoint", "started"),
+        session,
+        "parse",
+    )
+    other = status(project, StatusRequest(work=("report",))).pending_operations
+    assert not isinstance(other, msgspec.UnsetType)
+    assert other.total == 0
+
+
+def test_what_a_view_leaves_out_is_listed_with_its_number(tmp_path: Path) -> None:
+    project = make_project(tmp_path / "p", ledger=ledger_of(*["ready"] * 12, *["blocked"] * 5))
+    assert list(msgspec.to_builtins(look(project).omissions)) == [
+        {"kind": "queue", "reference": "ready", "count": 7, "reason": "five_entries_at_most"}
+    ]
+    assert look(make_project(tmp_path / "q")).omissions == ()

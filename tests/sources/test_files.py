@@ -10,6 +10,7 @@ import pytest
 
 from awr.errors import InvalidInput, Io, RuleViolation, SourceConflict, SourceUnavailable, Unsupported
 from awr.sources.files import (
+    MARKDOWN_LIMIT,
     YAML_LIMIT,
     Location,
     decode_utf8,
@@ -230,3 +231,14 @@ def test_byte_order_mark_is_left_out() -> None:
 
 def test_location_knows_its_path(tmp_path: Path) -> None:
     assert Location(tmp_path, ("a", "b"), "a/b").path == tmp_path / "a" / "b"
+
+
+def test_markdown_of_two_mebibytes_is_read_and_one_byte_more_refused(root: Path) -> None:
+    big = root / "RULES.md"
+    mapping = SourceMapping(domain="rules", path="RULES.md", adapter="markdown-rules-v1")
+    big.write_bytes(b"#" * MARKDOWN_LIMIT)
+    assert len(read_source(root, mapping)) == MARKDOWN_LIMIT
+    big.write_bytes(b"#" * (MARKDOWN_LIMIT + 1))
+    with pytest.raises(InvalidInput) as raised:
+        read_source(root, mapping)
+    assert raised.value.details["rule"] == "source.size"

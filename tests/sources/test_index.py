@@ -465,3 +465,75 @@ def test_a_failing_block_of_a_refreshed_write_leaves_the_revision_alone(project:
     assert revision(project) == 2
     with project.journal.read() as reader:
         assert len(live_sources(reader.database)) == 1
+
+
+RULES = """
+[[sources]]
+domain = "rules"
+path = "RULES.md"
+adapter = "markdown-rules-v1"
+
+[[sources]]
+domain = "goal"
+path = "GOALS.md"
+adapter = "markdown-heading-v1"
+
+[[sources]]
+domain = "plan"
+path = "PLAN.md"
+adapter = "markdown-heading-v1"
+"""
+
+
+def add_markdown(project: Project) -> None:
+    (project.root / "RULES.md").write_text(
+        "## Green {#green severity=hard scope=project value=*}\nAlways.\n\n## Nice\n"
+    )
+    (project.root / "GOALS.md").write_text("## Ship {#ship status=active}\n")
+    (project.root / "PLAN.md").write_text("## First {#first}\n")
+    project.manifest_path.write_text(MANIFEST + RULES)
+
+
+def test_markdown_sources_become_rules_goals_and_plans(project: Project) -> None:
+    add_markdown(project)
+    report = refresh(project)
+    assert report.ok
+    assert report.indexed == 3
+    with project.journal.read() as reader:
+        contents = Contents(reader)
+        assert [(rule.external_key, rule.line, rule.text) for rule in contents.rules()] == [
+            ("RULES.md#green", 1, "Always."),
+            ("RULES.md#nice", 4, ""),
+        ]
+        assert {goal.external_key for goal in contents.goals()} == {"goal-1", "GOALS.md#ship"}
+        assert [(plan.external_key, plan.kind) for plan in contents.plans()] == [("PLAN.md#first", "plan")]
+        identity = contents.identity("rule", "RULES.md#green")
+        assert identity is not None
+        assert identity.revision == 1
+    assert refresh(project).indexed == 0
+
+
+def test_a_changed_rule_keeps_its_id_and_a_removed_one_has_none(project: Project) -> None:
+    add_markdown(project)
+    refresh(project)
+    with project.journal.read() as reader:
+        before = Contents(reader).identity("rule", "RULES.md#green")
+    (project.root / "RULES.md").write_text("\n## Green {#green severity=soft scope=project value=*}\nAlways.\n")
+    refresh(project)
+    with project.journal.read() as reader:
+        after = Contents(reader).identity("rule", "RULES.md#green")
+        assert Contents(reader).identity("rule", "RULES.md#nice") is None
+    assert before is not None
+    assert after is not None
+    assert (after.id, after.revision) == (before.id, before.revision + 1)
+
+
+def test_markdown_that_breaks_keeps_the_old_rules_and_is_stale(project: Project) -> None:
+    add_markdown(project)
+    refresh(project)
+    (project.root / "RULES.md").write_text("## Green {#green severity=zebra}\n")
+    report = refresh(project)
+    assert [(issue.code, issue.locator) for issue in report.issues] == [("InvalidInput", "RULES.md")]
+    with project.journal.read() as reader:
+        assert [rule.severity for rule in Contents(reader).rules()] == ["hard", None]
+        assert {row.locator for row in live_sources(reader.database) if row.freshness == "stale"} == {"RULES.md"}

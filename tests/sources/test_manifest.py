@@ -16,6 +16,7 @@ from awr.sources.ledger import MAPPABLE_FIELDS
 from awr.sources.manifest import (
     LedgerOptions,
     Manifest,
+    MarkdownOptions,
     SourceMapping,
     parse_manifest,
     read_manifest,
@@ -50,6 +51,7 @@ def test_full_manifest_is_read() -> None:
     assert manifest.authorized_roots == ("../shared",)
     (source,) = manifest.sources
     assert source.location == "file:///a/b.yaml"
+    assert isinstance(source.options, LedgerOptions)
     assert source.options.field_map == {"title": "headline"}
     assert source.options.status_map == {"done": "completed", "draft": "planned"}
 
@@ -108,11 +110,68 @@ def test_broken_rule_is_invalid_input_with_a_next_step(text: str) -> None:
 
 def test_status_map_may_have_128_spellings() -> None:
     text = MINIMAL + "[sources.options.status_map]\n" + "".join(f's{n} = "planned"\n' for n in range(128))
-    assert len(parse(text).sources[0].options.status_map) == 128
+    options = parse(text).sources[0].options
+    assert isinstance(options, LedgerOptions)
+    assert len(options.status_map) == 128
 
 
 def test_one_file_may_serve_two_domains() -> None:
     assert len(parse(MINIMAL + SOURCE.replace('"ledger"', '"goal"')).sources) == 2
+
+
+def markdown(domain: str, adapter: str, options: str = "") -> str:
+    lines = f'[[sources]]\ndomain = "{domain}"\npath = "a.md"\nadapter = "{adapter}"\n'
+    return f'[project]\nname = "demo"\n{lines}{options and "[sources.options]" + chr(10) + options}'
+
+
+@pytest.mark.parametrize(
+    ("domain", "adapter", "options"),
+    [
+        ("goal", "markdown-heading-v1", {"key_prefix": "g", "status": "active", "priority": "high"}),
+        ("plan", "markdown-heading-v1", {"key_prefix": "p", "status": "active"}),
+        ("rules", "markdown-rules-v1", {"severity": "hard", "scope": "path", "value": "src/"}),
+    ],
+)
+def test_markdown_options_are_read_and_written_back(domain: str, adapter: str, options: dict[str, str]) -> None:
+    text = markdown(domain, adapter, "".join(f'{name} = "{value}"\n' for name, value in options.items()))
+    manifest = parse(text)
+    assert manifest.sources[0].options == MarkdownOptions(**options)  # type: ignore[arg-type]
+    assert parse(render_manifest(manifest)) == manifest
+    assert parse(markdown(domain, adapter)).sources[0].options == MarkdownOptions()
+
+
+@pytest.mark.parametrize(
+    ("domain", "adapter", "options"),
+    [
+        ("goal", "markdown-heading-v1", 'severity = "hard"\n'),
+        ("plan", "markdown-heading-v1", 'priority = "high"\n'),
+        ("rules", "markdown-rules-v1", 'status = "active"\n'),
+        ("rules", "markdown-rules-v1", 'severity = "zebra"\n'),
+        ("rules", "markdown-rules-v1", 'scope = "zebra"\n'),
+        ("rules", "markdown-rules-v1", 'value = " "\n'),
+        ("goal", "markdown-heading-v1", "key_prefix = 5\n"),
+        ("goal", "yaml-ledger-v1", 'status = "active"\n'),
+    ],
+)
+def test_an_option_of_another_adapter_or_with_a_bad_value_is_refused(domain: str, adapter: str, options: str) -> None:
+    with pytest.raises(InvalidInput) as raised:
+        parse(markdown(domain, adapter, options))
+    assert "zebra" not in json.dumps(raised.value.report())
+
+
+@pytest.mark.parametrize(
+    ("domain", "adapter"),
+    [
+        ("rules", "yaml-ledger-v1"),
+        ("rules", "markdown-heading-v1"),
+        ("goal", "markdown-rules-v1"),
+        ("decisions", "markdown-directory-v1"),
+        ("decisions", "yaml-ledger-v1"),
+    ],
+)
+def test_a_domain_takes_only_its_own_adapters(domain: str, adapter: str) -> None:
+    with pytest.raises(Unsupported):
+        parse(markdown(domain, adapter))
 
 
 @pytest.mark.parametrize(

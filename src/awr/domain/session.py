@@ -5,6 +5,7 @@ Agent, provider and model are labels that a caller states. Nobody is authenticat
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 import msgspec
@@ -12,11 +13,29 @@ import msgspec
 from awr.domain.text import bounded_text
 from awr.errors import InvalidInput
 
-__all__ = ["Binding", "Claim", "Outcome", "Session", "SessionStatus", "validate_binding", "validate_labels"]
+__all__ = [
+    "Binding",
+    "Checkpoint",
+    "CheckpointDraft",
+    "Claim",
+    "Outcome",
+    "Session",
+    "SessionStatus",
+    "Wait",
+    "checked_draft",
+    "spoken_text",
+    "validate_binding",
+    "validate_claim_wish",
+    "validate_labels",
+]
 
 SessionStatus = Literal["active", "ended", "interrupted", "incomplete"]
 Outcome = Literal["ended", "interrupted", "incomplete"]
 ClaimStatus = Literal["active", "released", "expired"]
+WaitStatus = Literal["waiting_user", "answered", "cancelled"]
+
+MAX_QUESTION_BYTES = 8192
+_HASH = re.compile(r"[0-9a-f]{64}")
 
 #: Labels have no bound in the contract but that they are not blank; this one keeps a record readable.
 MAX_LABEL_BYTES = 512
@@ -57,6 +76,48 @@ class Claim(msgspec.Struct, frozen=True):
     revision: int
 
 
+class Checkpoint(msgspec.Struct, frozen=True):
+    """What a session saved of itself. `project_revision` is the revision it was based on, before the save.
+
+    Hash and digest are what the caller says they are; `changed_entities` is what the sources showed.
+    """
+
+    id: str
+    session_id: str
+    project_revision: int
+    context_hash: str
+    digest: str
+    next_action: str
+    open_loops: tuple[str, ...]
+    changed_entities: tuple[str, ...]
+    revision: int
+    created_at: int
+
+
+class CheckpointDraft(msgspec.Struct, frozen=True):
+    """What a caller asks to save."""
+
+    context_hash: str
+    digest: str
+    next_action: str
+    open_loops: tuple[str, ...] = ()
+    changed_entities: tuple[str, ...] = ()
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """A question to the user that a session waits on. AWR never answers it and never schedules a turn."""
+
+    id: str
+    client: str
+    session_id: str
+    checkpoint_id: str
+    question: str
+    status: WaitStatus
+    reply: str | None
+    created_at: int
+    revision: int
+
+
 class Binding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which native conversation a session belongs to: the client that speaks, and its own conversation id."""
 
@@ -91,4 +152,44 @@ def validate_claim_wish(*, claim: bool, ttl_ms: int | None, has_work: bool) -> N
             got="a claim without work",
             expected="the key of the work item to claim",
             next_step="name the work item, or start the session without a claim",
+        )
+
+
+def checked_draft(draft: CheckpointDraft) -> CheckpointDraft:
+    """Return the draft with its hash in lower case. Raise InvalidInput for a hash or a text that breaks its rule."""
+    context_hash = draft.context_hash.lower()
+    if not _HASH.fullmatch(context_hash):
+        raise InvalidInput(
+            "context_hash is not a hash",
+            got=f"{len(draft.context_hash)} characters",
+            expected="64 hexadecimal characters, the context_hash of a compiled context",
+            next_step="compile the context and send its context_hash",
+        )
+    texts = (("digest", draft.digest), ("next_action", draft.next_action))
+    many = (("open_loops", draft.open_loops), ("changed_entities", draft.changed_entities))
+    for name, text in (*texts, *((name, text) for name, values in many for text in values)):
+        _not_blank(name, text)
+    return msgspec.structs.replace(draft, context_hash=context_hash)
+
+
+def spoken_text(name: str, text: str) -> str:
+    """Return a question or reply of 1 to 8,192 bytes. Raise InvalidInput, which does not repeat it."""
+    size = len(text.encode("utf-8", "surrogatepass"))
+    if not text.strip() or size > MAX_QUESTION_BYTES:
+        raise InvalidInput(
+            f"the {name} is blank or too long",
+            got=f"{size} bytes",
+            expected=f"1 to {MAX_QUESTION_BYTES} bytes",
+            next_step=f"say the {name} in fewer words, and keep the detail in a file",
+        )
+    return text
+
+
+def _not_blank(name: str, text: str) -> None:
+    if not text.strip():
+        raise InvalidInput(
+            f"{name} must not be blank",
+            got="blank text",
+            expected="some text",
+            next_step=f"say what {name} is, or leave the entry out",
         )

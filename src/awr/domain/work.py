@@ -118,12 +118,12 @@ class Goal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """A milestone: a scope of work with its own acceptance."""
+    """A scope of work: a milestone of a ledger with its own acceptance, or a heading of a written plan."""
 
     external_key: str
     title: str
     line: int
-    kind: Literal["milestone"] = "milestone"
+    kind: Literal["milestone", "plan"] = "milestone"
     status: str = "unknown"
     summary: str | None = None
     scope: str | None = None

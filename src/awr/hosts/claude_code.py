@@ -23,7 +23,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from awr.hosts.rows import clean_text, count, lenient_row, parse_time, salvage
+from awr.hosts.rows import UNDECODABLE, clean_text, count, parse_time, salvaged_row
 from awr.hosts.threads import MAIN, Book, SeenIds, ThreadState, short_hash
 from awr.hosts.transcript import (
     Host,
@@ -135,21 +135,16 @@ class ClaudeCodeReader:
         self._book, self._seen, self._spellings = found.book, SeenIds(found.seen), found.spellings
 
     def finish(self) -> tuple[tuple[Thread, ...], int | None, int]:
-        book = self._book
-        threads = (
-            thread.finish(host=self.host, session_id=book.session_id, path=self._path)
-            for thread in book.threads.values()
-        )
-        return tuple(threads), book.first_at, book.copied
+        return self._book.finish(host=self.host, path=self._path)
 
     def read_row(self, line: bytes, *, row: int) -> bool:
         try:
             found = self._decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            mapping = lenient_row(line)
-            if mapping is None:
+        except UNDECODABLE:
+            damaged = salvaged_row(_Row, line)
+            if damaged is None:
                 return False
-            found = salvage(_Row, mapping)
+            found = damaged
         book = self._book
         if book.first_at is None:
             book.first_at = parse_time(found.timestamp)

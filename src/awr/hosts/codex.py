@@ -26,7 +26,7 @@ from typing import Any
 
 import msgspec
 
-from awr.hosts.rows import clean_text, count, lenient_row, parse_time, salvage
+from awr.hosts.rows import UNDECODABLE, clean_text, count, parse_time, salvaged_row
 from awr.hosts.threads import MAIN, Book, SeenIds, ThreadState, short_hash
 from awr.hosts.transcript import (
     Host,
@@ -133,21 +133,16 @@ class CodexReader:
         self._seen, self._state.seen = SeenIds(self._state.seen), []
 
     def finish(self) -> tuple[tuple[Thread, ...], int | None, int]:
-        book = self._state.book
-        threads = (
-            thread.finish(host=self.host, session_id=book.session_id, path=self._path)
-            for thread in book.threads.values()
-        )
-        return tuple(threads), book.first_at, book.copied
+        return self._state.book.finish(host=self.host, path=self._path)
 
     def read_row(self, line: bytes, *, row: int) -> bool:
         try:
             found = self._decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            mapping = lenient_row(line)
-            if mapping is None:
+        except UNDECODABLE:
+            damaged = salvaged_row(_Row, line)
+            if damaged is None:
                 return False
-            found = salvage(_Row, mapping)
+            found = damaged
         payload = found.payload
         if payload is None:
             return True

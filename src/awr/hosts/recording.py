@@ -154,7 +154,13 @@ def _recorded(
         return "skipped", observation.reason, None, {}
     recorded = recorded_observation(writer.database, session.id, observation.compaction_id)
     if recorded is not None:
-        return "already_recorded", None, recorded.event_id, _differences(recorded.observation, observation)
+        differences = _differences(recorded.observation, observation)
+        if request.threshold is not None and recorded.policy != policy:
+            differences["policy"] = {
+                "recorded": recorded.policy.post_compaction_threshold_percent,
+                "transcript": request.threshold,
+            }
+        return "already_recorded", None, recorded.event_id, differences
     try:
         refuse_secrets(msgspec.to_builtins(observation), what="the observation")
         validate_observation(observation, now=writer.now)

@@ -8,7 +8,10 @@ from typing import Any, TypeVar, get_args
 
 import msgspec
 
-__all__ = ["clean_text", "count", "lenient_row", "parse_time", "salvage"]
+__all__ = ["UNDECODABLE", "clean_text", "count", "lenient_row", "parse_time", "salvage", "salvaged_row"]
+
+#: How a strict decoder refuses a line.
+UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 #: What the journal accepts as a token count; a larger number in a row is no count.
 _MAX_COUNT = 1_000_000_000
@@ -25,6 +28,12 @@ def lenient_row(line: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
+
+
+def salvaged_row(kind: type[Struct], line: bytes) -> Struct | None:
+    """Build what a damaged line still tells; None when it is no JSON object at all."""
+    mapping = lenient_row(line)
+    return None if mapping is None else salvage(kind, mapping)
 
 
 def salvage(kind: type[Struct], mapping: dict[str, Any]) -> Struct:

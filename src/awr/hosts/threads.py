@@ -230,3 +230,10 @@ class Book(msgspec.Struct):
         if state is None:
             state = self.threads[agent] = ThreadState(agent=agent)
         return state
+
+    def finish(self, *, host: Host, path: str) -> tuple[tuple[Thread, ...], int | None, int]:
+        """Return the threads as they stand, the time of the first row, and how many boundaries were copies."""
+        threads = (
+            thread.finish(host=host, session_id=self.session_id, path=path) for thread in self.threads.values()
+        )
+        return tuple(threads), self.first_at, self.copied

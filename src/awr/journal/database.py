@@ -136,6 +136,17 @@ class Database:
             self._connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             self._configure_writing()
 
+    def copy_to(self, path: Path) -> None:
+        """Copy the whole database as one coherent state into a new file, by SQLite's own backup interface."""
+        with _translated(path):
+            target = sqlite3.connect(path)
+            try:
+                self._connection.backup(target)
+                # One file, so that nothing that belongs to the copy lies beside it.
+                target.execute("PRAGMA journal_mode = DELETE").fetchone()
+            finally:
+                target.close()
+
     def is_empty(self) -> bool:
         """Tell whether the file has no content at all yet."""
         found = self.row("SELECT count(*) AS number FROM sqlite_master")
@@ -226,7 +237,9 @@ def _refusal(error: sqlite3.Error | UnicodeEncodeError | OverflowError, path: Pa
             expected="a readable file in a folder that may be entered",
             next_step="check that the file is there and its permissions",
         )
-    if code in {sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT}:
+    # Python quotes the text that it could not decode; such a message must not go on.
+    undecodable = str(error).startswith("Could not decode")
+    if undecodable or code in {sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT}:
         return Storage(
             f"{name} is not a readable SQLite database",
             got=type(error).__name__,

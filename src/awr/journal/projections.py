@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from awr.journal import compactions, sessions, sources
+from awr.journal import checkpoints, compactions, evidence, executions, management, proposals, sessions, sources
 from awr.journal.database import Database
 from awr.journal.events import Event, events_in_order
 
@@ -20,8 +20,16 @@ PROJECTED_TABLES = {
     "sessions": "id",
     "claims": "id",
     "compactions": "session_id, compaction_id",
+    "checkpoints": "id",
+    "checkpoint_attempts": "id",
+    "waits": "id",
+    "executions": "id",
+    "execution_reports": "request_key",
+    "management_records": "request_key",
     "sources": "id",
     "entities": "kind, external_key",
+    "evidence": "id",
+    "proposals": "id",
 }
 
 
@@ -57,5 +65,10 @@ def snapshot(database: Database) -> dict[str, frozenset[tuple[object, ...]]]:
 _PROJECTORS: dict[str, Projector] = {
     **sessions.PROJECTORS,
     **compactions.PROJECTORS,
+    **checkpoints.PROJECTORS,
+    **executions.PROJECTORS,
+    **management.PROJECTORS,
     **sources.PROJECTORS,
+    **evidence.PROJECTORS,
+    **proposals.PROJECTORS,
 }

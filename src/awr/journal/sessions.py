@@ -12,13 +12,16 @@ __all__ = [
     "active_claim",
     "binding_of",
     "claims_of_session",
+    "lineage",
     "newest_sessions",
     "session_bound_to",
     "session_by_id",
+    "successor_of",
 ]
 
 _SESSION = ", ".join(Session.__struct_fields__)
 _CLAIM = ", ".join(Claim.__struct_fields__)
+MAX_LINEAGE = 32
 
 
 def session_by_id(database: Database, session_id: str) -> Session:
@@ -58,6 +61,23 @@ def newest_sessions(
         (active_only, 2**62 if before_revision is None else before_revision, limit),
     )
     return [_session(row) for row in rows]
+
+
+def lineage(database: Database, session_id: str) -> list[str]:
+    """Return a session and those it continues, nearest first, at most 32."""
+    found = [session_id]
+    while len(found) < MAX_LINEAGE:
+        row = database.row("SELECT resumed_from FROM sessions WHERE id = ?", (found[-1],))
+        if row is None or row["resumed_from"] is None:
+            break
+        found.append(row["resumed_from"])
+    return found
+
+
+def successor_of(database: Database, session_id: str) -> str | None:
+    """Return the session that took over from this one, or None."""
+    row = database.row("SELECT resumed_to FROM sessions WHERE id = ?", (session_id,))
+    return None if row is None else row["resumed_to"]
 
 
 def claims_of_session(database: Database, session_id: str, *, active_only: bool = False) -> list[Claim]:
@@ -106,6 +126,30 @@ def _started(database: Database, event: Event, payload: dict[str, object]) -> No
     )
 
 
+def _resumed(database: Database, event: Event, payload: dict[str, object]) -> None:
+    _started(database, event, payload)
+    database.execute(
+        "UPDATE sessions SET resumed_from = ? WHERE id = ?", (payload["from_session_id"], event.session_id)
+    )
+
+
+def _resumed_from(database: Database, event: Event, payload: dict[str, object]) -> None:
+    database.execute(
+        "UPDATE sessions SET resumed_to = ?, revision = ? WHERE id = ?",
+        (payload["to_session_id"], event.project_revision, event.session_id),
+    )
+    if payload["status"] is not None:
+        _ended(database, event, payload)
+
+
+def _handed_over(database: Database, event: Event, payload: dict[str, object]) -> None:
+    _ended(database, event, {"status": "incomplete"})
+    receiver = payload["to_session_id"]
+    if receiver is not None:
+        database.execute("UPDATE sessions SET resumed_to = ? WHERE id = ?", (receiver, event.session_id))
+        database.execute("UPDATE sessions SET resumed_from = ? WHERE id = ?", (event.session_id, receiver))
+
+
 def _ended(database: Database, event: Event, payload: dict[str, object]) -> None:
     database.execute(
         "UPDATE sessions SET status = ?, ended_at = ?, end_project_revision = ?, revision = ? WHERE id = ?",
@@ -152,7 +196,11 @@ def _expired(database: Database, event: Event, payload: dict[str, object]) -> No
 
 PROJECTORS = {
     "session.started": _started,
+    "session.resumed": _resumed,
+    "session.resumed_from": _resumed_from,
     "session.ended": _ended,
+    "session.interrupted": _ended,
+    "work.handoff": _handed_over,
     "work.claimed": _claimed,
     "claim.released": _released,
     "claim.expired": _expired,

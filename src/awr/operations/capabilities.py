@@ -16,6 +16,7 @@ from awr.errors import CapabilityUnavailable, InvalidInput, ProtocolUnsupported
 from awr.journal.migrations import SCHEMA_VERSION
 from awr.operations.fields import described
 from awr.operations.registry import OPERATIONS
+from awr.sources.manifest import ADAPTERS
 
 __all__ = ["CapabilitiesRequest", "CapabilitiesResult", "Capability", "capabilities"]
 
@@ -25,8 +26,8 @@ _ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _LIMITATIONS = {
     "client.compaction": (f"guidance_max_{MAX_CARD_BYTES}_bytes", "host_must_report_measurements"),
     "query.summary": ("main_branch_only",),
-    "source.read": ("yaml_ledger_only",),
-    "source.refresh": ("yaml_ledger_only",),
+    "source.read": ("yaml_ledgers_and_markdown_headings",),
+    "source.refresh": ("yaml_ledgers_and_markdown_headings",),
 }
 #: Ids that hosts of the wider AWR family may ask for and this build does not offer.
 _KNOWN_ELSEWHERE = frozenset(
@@ -38,7 +39,6 @@ _KNOWN_ELSEWHERE = frozenset(
         "workflow.response_summary",
         "workflow.action_guidance",
         "work.management",
-        "work.graph",
         "evidence.read_write",
         "execution.external.register",
         "execution.external.report",
@@ -101,8 +101,8 @@ def capabilities(request: CapabilitiesRequest) -> CapabilitiesResult:
             "newer_schema_policy": "reject_without_migration",
             "schema_validation_required": True,
         },
-        source_adapters=(
-            {"id": "yaml-ledger-v1", "read": True, "write_mode": "none", "lossless_field_write": False},
+        source_adapters=tuple(
+            {"id": adapter, "read": True, "write_mode": "none", "lossless_field_write": False} for adapter in ADAPTERS
         ),
         capabilities=offered,
         transport={

@@ -11,9 +11,10 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from awr.domain.card import Card, card_bytes, compaction_card, inactive_session_card
+from awr.domain.card import Card, card_bytes, compaction_card
 from awr.domain.compaction import (
     DEFAULT_POLICY,
+    Assessment,
     Observation,
     Policy,
     State,
@@ -23,11 +24,13 @@ from awr.domain.compaction import (
 )
 from awr.domain.secrets import refuse_secrets
 from awr.domain.session import Session
-from awr.errors import InvalidInput, InvalidTransition, SourceConflict
-from awr.journal.compactions import deferral_of, latest_observations, recorded_observation
+from awr.errors import InvalidInput, SourceConflict
+from awr.journal.compactions import RecordedObservation, deferral_of, latest_observations, recorded_observation
 from awr.journal.journal import Reader, Writer
 from awr.journal.sessions import session_by_id
 from awr.operations.fields import ExpectedRevision, SessionId
+from awr.operations.guidance import session_guard
+from awr.operations.selection import require_active
 from awr.project import Project
 
 __all__ = [
@@ -35,6 +38,7 @@ __all__ = [
     "DeferRequest",
     "InspectRequest",
     "ObserveRequest",
+    "assess_observations",
     "assess_session",
     "defer",
     "inspect",
@@ -128,7 +132,7 @@ def defer(project: Project, request: DeferRequest) -> CompactionResult:
         if recorded is not None:
             return _written(writer, session, event_id=recorded, already_recorded=True)
         writer.require_revision(request.expected_revision)
-        _require_active(session)
+        require_active(session)
         _require_latest(writer, session, request.observation_event_id)
         event = writer.append(
             "client.compaction_deferred",
@@ -176,7 +180,7 @@ def record_observation(
             event_id=recorded.event_id,
         )
     writer.require_revision(expected_revision)
-    _require_active(session)
+    require_active(session)
     _require_order(writer, session, observation)
     event = writer.append(
         "client.compaction_observed",
@@ -188,16 +192,6 @@ def record_observation(
         branch_id=session.branch_id,
     )
     return event.id, False
-
-
-def _require_active(session: Session) -> None:
-    if session.status != "active":
-        raise InvalidTransition(
-            "the session is not active",
-            got=f"a session that is {session.status}",
-            expected="an active session",
-            next_step="report to the session that took over, or start one",
-        )
 
 
 def _require_order(writer: Writer, session: Session, observation: Observation) -> None:
@@ -235,15 +229,10 @@ def _written(writer: Writer, session: Session, *, event_id: str, already_recorde
 def assess_session(reader: Reader, session: Session, *, read_only: bool) -> CompactionResult:
     """Assess the latest observation of a session and choose its card."""
     recorded = latest_observations(reader.database, session.id)
-    latest, previous = (*recorded, None, None)[:2]
-    assessment = assess(
-        latest.observation if latest else None,
-        previous=previous.observation if previous else None,
-        policy=latest.policy if latest else DEFAULT_POLICY,
-        deferred=latest is not None and latest.deferral_event_id is not None,
-    )
+    latest = next(iter(recorded), None)
+    assessment = assess_observations(recorded)
     # The guard replaces only the card: what was measured stays what it is.
-    card = compaction_card(assessment) if session.status == "active" else inactive_session_card(session.status)
+    card = session_guard(reader, session) or compaction_card(assessment)
     card_bytes(card)
     return CompactionResult(
         read_only=read_only,
@@ -256,6 +245,17 @@ def assess_session(reader: Reader, session: Session, *, read_only: bool) -> Comp
         previous_delta_percentage_points=assessment.previous_delta_percentage_points,
         policy=assessment.policy,
         guidance=card,
+    )
+
+
+def assess_observations(recorded: list[RecordedObservation]) -> Assessment:
+    """Assess a session's newest observation against the one before; the list has them newest first."""
+    latest, previous = (*recorded, None, None)[:2]
+    return assess(
+        latest.observation if latest else None,
+        previous=previous.observation if previous else None,
+        policy=latest.policy if latest else DEFAULT_POLICY,
+        deferred=latest is not None and latest.deferral_event_id is not None,
     )
 
 

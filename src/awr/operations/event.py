@@ -9,6 +9,7 @@ import msgspec
 from awr.domain.events import REFERENCE_FIELDS, Importance, validate_generic_event
 from awr.domain.secrets import refuse_secrets
 from awr.errors import InvalidInput, InvalidTransition, NotFound
+from awr.journal.checkpoints import checkpoint_by_id
 from awr.journal.events import Event, encode_payload, event_by_id
 from awr.journal.history import Cursor, HistoryFilter, HistoryRow, history
 from awr.journal.journal import Writer
@@ -227,14 +228,19 @@ def _work_of(writer: Writer, request: AppendRequest, work_item_id: str | None) -
 
 def _require_references(writer: Writer, payload: dict[str, Any]) -> None:
     for name in REFERENCE_FIELDS:
-        # Sources are the only records of these kinds that a project can have so far.
-        known = name == "source_id" and source_by_id(writer.database, str(payload.get(name))) is not None
-        if name in payload and not known:
+        if name in payload and not _exists(writer, name, str(payload[name])):
             raise NotFound(
                 f"the payload's {name} names nothing in this project",
                 expected="the id of an existing record",
                 next_step=f"leave {name} out, or give an id that exists",
             )
+
+
+def _exists(writer: Writer, name: str, identity: str) -> bool:
+    if name == "source_id":
+        return source_by_id(writer.database, identity) is not None
+    # No artifact and no evidence can be recorded yet, so none exists.
+    return name == "checkpoint_id" and checkpoint_by_id(writer.database, identity) is not None
 
 
 def _record(event: Event, *, full: bool = False) -> EventRecord:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from awr.domain.card import Card
+from awr.domain.queue import queue_order
 from awr.domain.work import WorkItem
+from awr.errors import InvalidInput, NotFound
 from awr.journal.journal import Reader
+from awr.journal.pending import HeldWork, PendingOperation, held_work, pending_operations
 from awr.journal.sessions import newest_sessions
 from awr.journal.sources import live_sources
 from awr.operations.fields import Branch, described, require_main
@@ -18,7 +21,16 @@ from awr.operations.work import require_fresh
 from awr.project import Project
 from awr.sources.contents import Contents
 
-__all__ = ["Queue", "QueueEntry", "StatusRequest", "StatusResult", "status"]
+__all__ = [
+    "Claims",
+    "Omission",
+    "PendingOperations",
+    "Queue",
+    "QueueEntry",
+    "StatusRequest",
+    "StatusResult",
+    "status",
+]
 
 QUEUE_LENGTH = 5
 _CURRENT = frozenset({"claimed", "in_progress"})
@@ -30,6 +42,9 @@ class StatusRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         Literal["action", "summary", "full"],
         described("How much to show: queues and a card, counts alone, or both with the project."),
     ] = "action"
+    work: Annotated[tuple[str, ...], described("Only this work item; may be repeated.")] = ()
+    goal: Annotated[str | None, described("Only work for this goal.")] = None
+    milestone: Annotated[str | None, described("Only work of this milestone.")] = None
     branch: Branch = None
     cached: Annotated[bool, described("Answer from what was last indexed, without looking at the files.")] = False
 
@@ -50,6 +65,29 @@ class Queue(msgspec.Struct, frozen=True):
     total: int
 
 
+class Claims(msgspec.Struct, frozen=True):
+    """Up to five claims that hold now, the oldest first, and the exact total."""
+
+    entries: tuple[HeldWork, ...]
+    total: int
+
+
+class PendingOperations(msgspec.Struct, frozen=True):
+    """Up to five operations, the oldest of each kind first, and the exact total."""
+
+    entries: tuple[PendingOperation, ...]
+    total: int
+
+
+class Omission(msgspec.Struct, frozen=True):
+    """What this view leaves out: how many entries of what."""
+
+    kind: Literal["queue", "active_claims", "pending_operations"]
+    reference: str
+    count: int
+    reason: Literal["five_entries_at_most"] = "five_entries_at_most"
+
+
 class StatusResult(msgspec.Struct, frozen=True, kw_only=True):
     """The project in the view that was asked for; fields of the other views are absent."""
 
@@ -68,6 +106,11 @@ class StatusResult(msgspec.Struct, frozen=True, kw_only=True):
     project: dict[str, str | None] | UnsetType = UNSET
     queues: dict[str, Queue] | UnsetType = UNSET
     guidance: Card | UnsetType = UNSET
+    history: dict[str, int] | UnsetType = UNSET
+    active_claims: Claims | UnsetType = UNSET
+    pending_operations: PendingOperations | UnsetType = UNSET
+    omissions: tuple[Omission, ...] | UnsetType = UNSET
+    scope: dict[str, Any] | UnsetType = UNSET
     current: tuple[QueueEntry, ...] | UnsetType = UNSET
     current_total: int | UnsetType = UNSET
     ready_count: int | UnsetType = UNSET
@@ -77,12 +120,27 @@ class StatusResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def status(project: Project, request: StatusRequest) -> StatusResult:
-    """Return where the project stands. Raise SourceStale when the sources cannot be refreshed."""
+    """Return where the project stands, or the work that a scope names.
+
+    Several scopes narrow each other. Raise InvalidInput for a scope with the full view, NotFound for one that names
+    nothing, SourceStale when the sources cannot be refreshed.
+    """
     require_main(request.branch)
+    scope = _scope(request)
+    if scope and request.view == "full":
+        raise InvalidInput(
+            "the full view shows the whole project",
+            got="a scope with the full view",
+            expected="a scope with the action or summary view",
+            next_step="leave the scope out, or ask for --view action",
+        )
     if not request.cached:
         require_fresh(project)
     with project.journal.read() as reader:
-        queues, counts = _queues(reader)
+        contents = Contents(reader)
+        items = _in_scope(contents, request)
+        living = [item for item in items if not item.archived]
+        queues, counts = _queues(contents, living), Counter[str](item.status for item in living)
         result = StatusResult(
             view=request.view,
             project_id=reader.project_id,
@@ -93,11 +151,12 @@ def status(project: Project, request: StatusRequest) -> StatusResult:
             counts=dict(counts),
             total=sum(counts.values()),
             active_sessions=len(newest_sessions(reader.database, active_only=True, before_revision=None, limit=1000)),
+            scope=scope or UNSET,
         )
-        if request.view == "action":
-            return msgspec.structs.replace(result, queues=queues, guidance=_guidance(queues))
         if request.view == "summary":
             return result
+        if request.view == "action":
+            return _with_action(result, reader, items, queues, scoped=bool(scope))
         suggested = next(iter((*queues["current"].entries, *queues["ready"].entries)), None)
         return msgspec.structs.replace(
             result,
@@ -111,22 +170,76 @@ def status(project: Project, request: StatusRequest) -> StatusResult:
         )
 
 
-def _queues(reader: Reader) -> tuple[dict[str, Queue], Counter[str]]:
-    contents = Contents(reader)
-    items = [item for item in contents.work_items() if not item.archived]
+def _scope(request: StatusRequest) -> dict[str, Any]:
+    stated = {"work": list(request.work), "goal": request.goal, "milestone": request.milestone}
+    return {name: value for name, value in stated.items() if value}
+
+
+def _in_scope(contents: Contents, request: StatusRequest) -> list[WorkItem]:
+    items = contents.work_items()
+    known = {item.external_key for item in items}
+    for key in request.work:
+        _require_named(key in known, "work item")
+    if request.work:
+        items = [item for item in items if item.external_key in request.work]
+    if request.goal is not None:
+        named = [item for item in items if request.goal in item.goals]
+        _require_named(bool(named) or contents.identity("goal", request.goal) is not None, "goal")
+        items = named
+    if request.milestone is not None:
+        named = [item for item in items if item.milestone == request.milestone]
+        _require_named(bool(named) or contents.identity("plan", request.milestone) is not None, "milestone")
+        items = named
+    return items
+
+
+def _require_named(found: bool, kind: str) -> None:
+    if not found:
+        raise NotFound(
+            f"there is no such {kind}",
+            expected=f"a {kind} that a source of this project names",
+            next_step="run awr status without a scope, or awr search",
+        )
+
+
+def _with_action(
+    result: StatusResult, reader: Reader, items: list[WorkItem], queues: dict[str, Queue], *, scoped: bool
+) -> StatusResult:
+    only = {item.external_key for item in items} if scoped else None
+    held, pending = held_work(reader, only=only), pending_operations(reader, only=only)
+    cut = {
+        **{("queue", name): queue.total - len(queue.entries) for name, queue in queues.items()},
+        ("active_claims", "active_claims"): len(held) - QUEUE_LENGTH,
+        ("pending_operations", "pending_operations"): len(pending) - QUEUE_LENGTH,
+    }
+    return msgspec.structs.replace(
+        result,
+        queues=queues,
+        guidance=_guidance(queues),
+        history={
+            "completed": sum(item.status == "completed" and not item.archived for item in items),
+            "cancelled": sum(item.status == "cancelled" and not item.archived for item in items),
+            "archived": sum(item.archived for item in items),
+        },
+        active_claims=Claims(tuple(held[:QUEUE_LENGTH]), len(held)),
+        pending_operations=PendingOperations(tuple(pending[:QUEUE_LENGTH]), len(pending)),
+        omissions=tuple(Omission(kind, name, count) for (kind, name), count in cut.items() if count > 0),  # type: ignore[arg-type]  # the kinds above
+    )
+
+
+def _queues(contents: Contents, items: list[WorkItem]) -> dict[str, Queue]:
     found: dict[str, list[WorkItem]] = {"current": [], "ready": [], "waiting": [], "blocked": []}
-    for item in items:
+    for item in sorted(items, key=queue_order):
         if item.status in _CURRENT or (item.status not in _DONE and item.external_key in contents.claimed_keys):
             found["current"].append(item)
         elif item.status == "blocked":
             found["blocked"].append(item)
         elif item.status not in _DONE:
             found["waiting" if contents.diagnostics(item) else "ready"].append(item)
-    queues = {
+    return {
         name: Queue(entries=tuple(_entry(item) for item in queue[:QUEUE_LENGTH]), total=len(queue))
         for name, queue in found.items()
     }
-    return queues, Counter(item.status for item in items)
 
 
 def _entry(item: WorkItem) -> QueueEntry:

@@ -8,7 +8,7 @@ from typing import Any, NoReturn, TypeVar, get_args
 
 import msgspec
 
-from awr.errors import InvalidInput
+from awr.errors import InvalidInput, not_unicode
 
 __all__ = ["convert_request", "decode_request", "parse_json"]
 
@@ -63,6 +63,8 @@ def convert_request(value: object, wanted: type[Request], *, what: str) -> Reque
     """Check plain values against a request type. Raise InvalidInput, naming the place and the rule only."""
     try:
         return msgspec.convert(value, wanted)
+    except UnicodeEncodeError:
+        raise not_unicode() from None
     except msgspec.ValidationError as error:
         _refuse(str(error), wanted, what=what)
 

@@ -16,20 +16,19 @@ from awr.domain.session import (
     validate_claim_wish,
     validate_labels,
 )
-from awr.errors import InvalidInput, InvalidTransition, NotFound, SourceConflict
-from awr.journal.journal import Reader, Writer
+from awr.errors import InvalidTransition, SourceConflict
+from awr.journal.journal import Writer
 from awr.journal.sessions import (
-    active_claim,
     binding_of,
     claims_of_session,
     newest_sessions,
     session_bound_to,
     session_by_id,
 )
-from awr.journal.sources import EntityRow
+from awr.operations.claim import acquire, close_claim
 from awr.operations.fields import Branch, ExpectedRevision, described, require_main, work_entity
+from awr.operations.selection import LOCAL_CLIENT, bound_session
 from awr.project import Project
-from awr.sources.contents import require_claimable
 from awr.sources.index import refreshed_write
 
 __all__ = [
@@ -46,9 +45,6 @@ __all__ = [
     "show",
     "start",
 ]
-
-#: The client of a binding that came through a local door, which authenticates nobody.
-LOCAL_CLIENT = "stdio"
 
 
 class StartRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -181,7 +177,9 @@ def listing(project: Project, request: ListRequest) -> ListResult:
 def show(project: Project, request: ShowRequest) -> ShowResult:
     """Return one session, by its id or its conversation. Raise NotFound or InvalidInput."""
     with project.journal.read() as reader:
-        session = _selected(reader, request)
+        session = bound_session(
+            reader, session=request.session, conversation=request.conversation, client=request.client
+        )
         return ShowResult(
             project_revision=reader.project_revision,
             session=session,
@@ -228,40 +226,6 @@ def end(project: Project, request: EndRequest) -> EndResult:
         )
 
 
-def close_claim(writer: Writer, claim: Claim) -> None:
-    """Give a claim back, or record that its time had passed."""
-    expired = claim.expires_at is not None and claim.expires_at <= writer.now
-    writer.append(
-        "claim.expired" if expired else "claim.released",
-        {"claim_id": claim.id},
-        summary="Claim expired" if expired else "Claim released",
-        work_item_id=claim.work_item_id,
-        session_id=claim.session_id,
-        branch_id=claim.branch_id,
-    )
-
-
-def _selected(reader: Reader, request: ShowRequest) -> Session:
-    if (request.session is None) == (request.conversation is None):
-        raise InvalidInput(
-            "a session is named by its id or by its conversation",
-            got="both" if request.session else "neither",
-            expected="one of them",
-            next_step="give the session's id, or --conversation",
-        )
-    if request.session is not None:
-        return session_by_id(reader.database, request.session)
-    binding = Binding(client=request.client, conversation=request.conversation or "")
-    found = session_bound_to(reader.database, binding)
-    if found is None:
-        raise NotFound(
-            "no session is bound to that conversation",
-            expected="a conversation that a session was started with",
-            next_step="start a session with --conversation, or run awr session list",
-        )
-    return found
-
-
 def _reused(project: Project, request: StartRequest, binding: Binding) -> StartResult | None:
     with project.journal.read() as reader:
         found = session_bound_to(reader.database, binding)
@@ -298,7 +262,6 @@ def _reused(project: Project, request: StartRequest, binding: Binding) -> StartR
 
 def _started(writer: Writer, request: StartRequest, binding: Binding | None) -> StartResult:
     work = work_entity(writer.database, request.work) if request.work else None
-    expired = _readied_claim(writer, work) if work and request.claim else ()
     session_id = writer.new_id()
     event = writer.append(
         "session.started",
@@ -313,18 +276,8 @@ def _started(writer: Writer, request: StartRequest, binding: Binding | None) -> 
         session_id=session_id,
     )
     if work and request.claim:
-        writer.append(
-            "work.claimed",
-            {
-                "claim_id": writer.new_id(),
-                "agent_id": request.agent,
-                "expires_at": None if request.ttl_ms is None else writer.now + request.ttl_ms,
-                "expired_claim_ids": expired,
-            },
-            summary="Work claimed",
-            work_item_id=work.id,
-            session_id=session_id,
-        )
+        expires_at = None if request.ttl_ms is None else writer.now + request.ttl_ms
+        acquire(writer, session_by_id(writer.database, session_id), work, expires_at=expires_at)
     return StartResult(
         project_revision=writer.project_revision,
         freshness_basis="source_refresh",
@@ -337,14 +290,3 @@ def _started(writer: Writer, request: StartRequest, binding: Binding | None) -> 
         event_id=event.id,
         next_action="report_completed_compactions" if work else "bind_work_before_reporting_compactions",
     )
-
-
-def _readied_claim(writer: Writer, work: EntityRow) -> tuple[str, ...]:
-    """Refuse unless the work can be claimed now. Return the lapsed claims that this one replaces."""
-    lapsed = active_claim(writer.database, work.id)
-    expired: tuple[str, ...] = ()
-    if lapsed is not None and lapsed.expires_at is not None and lapsed.expires_at <= writer.now:
-        close_claim(writer, lapsed)
-        expired = (lapsed.id,)
-    require_claimable(writer, work)
-    return expired

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 
 from awr.chain import journal_bytes
+from awr.domain.rules import Rule
 from awr.domain.work import (
     Diagnostic,
     Freshness,
@@ -25,8 +26,9 @@ from awr.sources.ledger import Ledger
 
 __all__ = ["Change", "Contents", "keys_of", "planned_changes", "require_claimable", "store_changes"]
 
-Described = Goal | Plan | WorkItem
-Kind = Literal["goal", "plan", "work_item"]
+Described = Goal | Plan | WorkItem | Rule
+Kind = Literal["goal", "plan", "work_item", "rule"]
+Entity = TypeVar("Entity", Goal, Plan, WorkItem, Rule)
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +53,7 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Contents:
-    """Questions about goals, milestones and work items, answered from the last parse."""
+    """Questions about goals, plans, rules and work items, answered from the last parse."""
 
     def __init__(self, reader: Reader) -> None:
         self._database = reader.database
@@ -71,13 +73,26 @@ class Contents:
 
     def work_items(self) -> list[WorkItem]:
         """Return every work item in the order of its file."""
-        rows = self._database.rows(
-            "SELECT source_id, body, place FROM contents WHERE kind = 'work_item' "
-            "ORDER BY source_id, place, external_key"
-        )
-        found = [(_decoded(row["body"], row["place"]), row["source_id"]) for row in rows]
+        found = self._all("work_item", _work_decoder)
         self._known.update({item.external_key: (item, source_id) for item, source_id in found})
         return [item for item, _ in found]
+
+    def goals(self) -> tuple[Goal, ...]:
+        """Return every goal in the order of its file."""
+        return tuple(goal for goal, _ in self._all("goal", _goal_decoder))
+
+    def plans(self) -> tuple[Plan, ...]:
+        """Return every milestone and plan in the order of its file."""
+        return tuple(plan for plan, _ in self._all("plan", _plan_decoder))
+
+    def rules(self) -> tuple[Rule, ...]:
+        """Return every rule in the order of its file."""
+        return tuple(rule for rule, _ in self._all("rule", _rule_decoder))
+
+    def identity(self, kind: Kind, key: str) -> EntityRow | None:
+        """Return the lasting id and the revision of what a source names now, or None."""
+        found = entity(self._database, kind=kind, external_key=key)
+        return None if found is None or found.retired else found
 
     def freshness(self, key: str) -> Freshness:
         """Return how fresh the source of a work item is; a key that no source names is unavailable."""
@@ -119,8 +134,17 @@ class Contents:
             row = self._database.row(
                 "SELECT source_id, body, place FROM contents WHERE kind = 'work_item' AND external_key = ?", (key,)
             )
-            self._known[key] = None if row is None else (_decoded(row["body"], row["place"]), row["source_id"])
+            self._known[key] = (
+                None if row is None else (_decoded(_work_decoder, row["body"], row["place"]), row["source_id"])
+            )
         return self._known[key]
+
+    def _all(self, kind: Kind, decoder: msgspec.json.Decoder[Entity]) -> list[tuple[Entity, str]]:
+        rows = self._database.rows(
+            "SELECT source_id, body, place FROM contents WHERE kind = ? ORDER BY source_id, place, external_key",
+            (kind,),
+        )
+        return [(_decoded(decoder, row["body"], row["place"]), row["source_id"]) for row in rows]
 
 
 def require_claimable(writer: Writer, work: EntityRow) -> None:
@@ -231,10 +255,11 @@ def _described(ledger: Ledger) -> list[Place]:
         ("goal", ledger.goals),
         ("plan", ledger.milestones),
         ("work_item", ledger.work_items),
+        ("rule", ledger.rules),
     )
     return [
         # A line that moved because something above it grew is no change of the thing itself.
-        Place(kind, item.external_key, item.status, item.line, _encoded(msgspec.structs.replace(item, line=0)))
+        Place(kind, item.external_key, _state(item), item.line, _encoded(msgspec.structs.replace(item, line=0)))
         for kind, items in kinds
         for item in items
     ]
@@ -244,8 +269,16 @@ def _encoded(item: Described) -> str:
     return journal_bytes(item).decode()
 
 
-def _decoded(body: str, line: int) -> WorkItem:
-    return msgspec.structs.replace(_work_decoder.decode(body), line=line)
+def _decoded(decoder: msgspec.json.Decoder[Entity], body: str, line: int) -> Entity:
+    return msgspec.structs.replace(decoder.decode(body), line=line)
 
 
+def _state(item: Described) -> str:
+    """Return the word that a list shows beside an entity; a rule has a severity where others have a status."""
+    return (item.severity or "unresolved") if isinstance(item, Rule) else item.status
+
+
+_goal_decoder = msgspec.json.Decoder(Goal)
+_plan_decoder = msgspec.json.Decoder(Plan)
 _work_decoder = msgspec.json.Decoder(WorkItem)
+_rule_decoder = msgspec.json.Decoder(Rule)

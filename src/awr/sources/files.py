@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MANIFEST_LIMIT",
+    "MARKDOWN_LIMIT",
     "YAML_LIMIT",
     "Location",
     "SourceBytes",
@@ -36,6 +37,7 @@ __all__ = [
 
 MANIFEST_LIMIT = 64 * 1024
 YAML_LIMIT = 4 * 1024 * 1024
+MARKDOWN_LIMIT = 2 * 1024 * 1024
 
 _MAX_LOCATION = 4096
 
@@ -133,7 +135,8 @@ def resolve_location(location: str, *, root: Path, authorized_roots: tuple[str, 
 def read_source(root: Path, mapping: SourceMapping, *, authorized_roots: tuple[str, ...] = ()) -> bytes:
     """Return the bytes of a mapped file. Raise what resolve_location and read_location raise."""
     location = resolve_location(mapping.location, root=root, authorized_roots=authorized_roots)
-    return read_location(location, limit=YAML_LIMIT).data
+    limit = MARKDOWN_LIMIT if mapping.adapter.startswith("markdown-") else YAML_LIMIT
+    return read_location(location, limit=limit).data
 
 
 def read_location(location: Location, *, limit: int) -> SourceBytes:

@@ -21,7 +21,7 @@ from awr.project import Project
 from awr.sources.contents import Change, keys_of, planned_changes, store_changes
 from awr.sources.files import fingerprint, read_source
 from awr.sources.ledger import Ledger, parse_ledger
-from awr.sources.manifest import Manifest, SourceMapping, read_manifest
+from awr.sources.manifest import LedgerOptions, Manifest, SourceMapping, read_manifest
 
 __all__ = ["RefreshReport", "SourceIssue", "SourceOutcome", "parse_mapping", "refresh", "refreshed_write", "scan"]
 
@@ -164,9 +164,15 @@ def refreshed_write(project: Project, *, expected_revision: int | None) -> Itera
 
 def parse_mapping(mapping: SourceMapping, data: bytes) -> Ledger:
     """Parse the bytes of one mapping. Raise InvalidInput, SourceConflict, RuleViolation or Unsupported."""
-    return parse_ledger(
-        data, locator=mapping.location, field_map=mapping.options.field_map, status_map=mapping.options.status_map
-    )
+    options = mapping.options
+    if isinstance(options, LedgerOptions):
+        return parse_ledger(
+            data, locator=mapping.location, field_map=options.field_map, status_map=options.status_map
+        )
+    # Imported here because most commands find every source unchanged and parse none.
+    from awr.sources.markdown import parse_headings
+
+    return parse_headings(data, locator=mapping.location, domain=mapping.domain, options=options)
 
 
 def _look(project: Project) -> list[_Seen]:

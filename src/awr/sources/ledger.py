@@ -12,13 +12,14 @@ from typing import TypeVar, cast
 
 import msgspec
 
+from awr.domain.rules import Rule
 from awr.domain.secrets import find_secret, is_secret_key, refuse_secrets
 from awr.domain.work import STATUSES, Dependency, Edge, EvidenceReference, Goal, Plan, Status, WorkItem
 from awr.errors import InvalidInput, SourceConflict
 from awr.sources.document import Listing, Node, Place, Scalar, Table, compose
 from awr.sources.files import decode_utf8
 
-__all__ = ["LEDGER_KEYS", "MAPPABLE_FIELDS", "Ledger", "LedgerWarning", "parse_ledger"]
+__all__ = ["LEDGER_KEYS", "MAPPABLE_FIELDS", "Ledger", "LedgerWarning", "parse_ledger", "refuse_secret_text"]
 
 LEDGER_KEYS: frozenset[str] = frozenset({"goals", "work_items", "milestones"})
 
@@ -63,13 +64,14 @@ class LedgerWarning(msgspec.Struct, frozen=True):
 
 
 class Ledger(msgspec.Struct, frozen=True):
-    """Everything one ledger states, in file order."""
+    """Everything one source states, in file order. `milestones` are also the plans of a written plan."""
 
     goals: tuple[Goal, ...]
     milestones: tuple[Plan, ...]
     work_items: tuple[WorkItem, ...]
     edges: tuple[Edge, ...]
     warnings: tuple[LedgerWarning, ...]
+    rules: tuple[Rule, ...] = ()
 
 
 def parse_ledger(
@@ -92,15 +94,22 @@ def parse_ledger(
     return _Reader(locator=locator, field_map=field_map or {}, status_map=status_map or {}).read(root)
 
 
+def refuse_secret_text(text: str, *, locator: str) -> None:
+    """Raise RuleViolation, with the line where one line tells, if the text of a source holds a secret."""
+    if find_secret(text) is None:
+        return
+    place: dict[str, object] = {"locator": locator}
+    for number, line in enumerate(text.split("\n"), start=1):
+        if find_secret(line) is not None:
+            place["line"] = number
+            break
+    _refuse(text, place)
+
+
 def _refuse_secrets(text: str, root: Node | None, *, locator: str) -> None:
     """Look at the raw text, at the decoded one, which escapes and folding may hide, and at keys that tell."""
     place: dict[str, object] = {"locator": locator}
-    if find_secret(text) is not None:
-        for number, line in enumerate(text.split("\n"), start=1):
-            if find_secret(line) is not None:
-                place["line"] = number
-                break
-        _refuse(text, place)
+    refuse_secret_text(text, locator=locator)
     decoded: list[str] = []
     telling: dict[str, bool] = {}
     for key, scalar in _scalars(root):

@@ -10,6 +10,7 @@ from typing import Literal, TypeVar, cast
 
 import msgspec
 
+from awr.domain.rules import SCOPE_TYPES, SEVERITIES, ScopeType, Severity
 from awr.domain.secrets import refuse_secrets
 from awr.domain.work import STATUSES
 from awr.errors import InvalidInput, NotFound, RuleViolation, SourceUnavailable, Unsupported
@@ -17,9 +18,14 @@ from awr.sources.files import MANIFEST_LIMIT, Location, decode_utf8, named_file,
 from awr.sources.ledger import MAPPABLE_FIELDS
 
 __all__ = [
+    "ADAPTERS",
+    "HEADING_ADAPTER",
+    "HEADING_ATTRIBUTES",
     "LEDGER_ADAPTER",
+    "RULES_ADAPTER",
     "LedgerOptions",
     "Manifest",
+    "MarkdownOptions",
     "SourceMapping",
     "parse_manifest",
     "read_manifest",
@@ -27,6 +33,16 @@ __all__ = [
 ]
 
 LEDGER_ADAPTER = "yaml-ledger-v1"
+HEADING_ADAPTER = "markdown-heading-v1"
+RULES_ADAPTER = "markdown-rules-v1"
+ADAPTERS = (LEDGER_ADAPTER, HEADING_ADAPTER, RULES_ADAPTER)
+
+#: What a heading may state of itself in braces, and an option of the manifest for all headings of a file.
+HEADING_ATTRIBUTES: dict[str, tuple[str, ...]] = {
+    "goal": ("status", "priority"),
+    "plan": ("status",),
+    "rules": ("severity", "scope", "value"),
+}
 MAX_STATUS_MAP = 128
 
 Domain = Literal["goal", "plan", "rules", "ledger", "decisions"]
@@ -36,15 +52,15 @@ ContextProfile = Literal["standard", "minimal"]
 _DOMAINS = ("goal", "plan", "rules", "ledger", "decisions")
 _ROLES = ("primary", "supporting")
 _PROFILES = ("standard", "minimal")
-_LATER_ADAPTERS = frozenset(
-    {
-        "markdown-ledger-v1",
-        "markdown-heading-v1",
-        "markdown-rules-v1",
-        "markdown-directory-v1",
-        "yaml-workstream-ledger-v1",
-    }
-)
+_LATER_ADAPTERS = frozenset({"markdown-ledger-v1", "markdown-directory-v1", "yaml-workstream-ledger-v1"})
+#: The adapters that each domain takes; the first is the one to suggest.
+_DOMAIN_ADAPTERS: dict[str, tuple[str, ...]] = {
+    "goal": (HEADING_ADAPTER, LEDGER_ADAPTER),
+    "plan": (HEADING_ADAPTER, LEDGER_ADAPTER),
+    "rules": (RULES_ADAPTER,),
+    "ledger": (LEDGER_ADAPTER,),
+    "decisions": (),
+}
 _MAX_NAME_BYTES = 256
 _TOML_PLACE = re.compile(r"\(at line (\d+), column (\d+)\)\Z")
 
@@ -58,6 +74,21 @@ class LedgerOptions(msgspec.Struct, frozen=True, kw_only=True):
     status_map: dict[str, str] = {}
 
 
+class MarkdownOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What holds for every heading of a file that does not say otherwise itself.
+
+    `key_prefix` stands before the `#` of every key, where the file's own place would. `status` and `priority` are
+    for goals, `status` for plans; `severity`, `scope` and `value` are for rules.
+    """
+
+    key_prefix: str | None = None
+    status: str | None = None
+    priority: str | None = None
+    severity: Severity | None = None
+    scope: ScopeType | None = None
+    value: str | None = None
+
+
 class SourceMapping(msgspec.Struct, frozen=True, kw_only=True):
     """One mapped file. Exactly one of `path` and `locator` is given."""
 
@@ -66,7 +97,7 @@ class SourceMapping(msgspec.Struct, frozen=True, kw_only=True):
     role: Role = "primary"
     path: str | None = None
     locator: str | None = None
-    options: LedgerOptions = LedgerOptions()
+    options: LedgerOptions | MarkdownOptions = LedgerOptions()
 
     @property
     def location(self) -> str:
@@ -151,11 +182,21 @@ def render_manifest(manifest: Manifest) -> str:
         lines += ["", "[[sources]]", f"domain = {_quoted(source.domain)}", f"role = {_quoted(source.role)}"]
         kind, place = ("path", source.path) if source.path is not None else ("locator", source.locator or "")
         lines += [f"{kind} = {_quoted(place or '')}", f"adapter = {_quoted(source.adapter)}"]
-        for name, pairs in (("field_map", source.options.field_map), ("status_map", source.options.status_map)):
-            if pairs:
-                lines += ["", f"[sources.options.{name}]"]
-                lines += [f"{_quoted(key)} = {_quoted(value)}" for key, value in sorted(pairs.items())]
+        lines += _option_lines(source.options)
     return "\n".join(lines) + "\n"
+
+
+def _option_lines(options: LedgerOptions | MarkdownOptions) -> list[str]:
+    if isinstance(options, MarkdownOptions):
+        stated = {name: value for name, value in msgspec.structs.asdict(options).items() if value is not None}
+        written = [f"{name} = {_quoted(value)}" for name, value in stated.items()]
+        return ["", "[sources.options]", *written] if written else []
+    lines: list[str] = []
+    for name, pairs in (("field_map", options.field_map), ("status_map", options.status_map)):
+        if pairs:
+            lines += ["", f"[sources.options.{name}]"]
+            lines += [f"{_quoted(key)} = {_quoted(value)}" for key, value in sorted(pairs.items())]
+    return lines
 
 
 class _Table:
@@ -325,39 +366,59 @@ def _mapping(table: _Table) -> SourceMapping:
             expected="path or locator",
             next_step="name the file once",
         )
+    domain = table.choice("domain", _DOMAINS)
+    adapter = _adapter(table, domain=domain)
+    options = table.optional_table("options")
     mapping = SourceMapping(
-        domain=cast(Domain, table.choice("domain", _DOMAINS)),
+        domain=cast(Domain, domain),
         role=cast(Role, table.choice("role", _ROLES, default="primary")),
         path=table.text("path"),
         locator=table.text("locator"),
-        adapter=_adapter(table),
-        options=_options(table.optional_table("options")),
+        adapter=adapter,
+        options=_ledger_options(options) if adapter == LEDGER_ADAPTER else _markdown_options(options, domain=domain),
     )
     if mapping.path is not None:
         relative_parts(mapping.path)
     return mapping
 
 
-def _adapter(table: _Table) -> str:
-    adapter = table.text("adapter", required=True)
-    if adapter == LEDGER_ADAPTER:
+def _adapter(table: _Table, *, domain: str) -> str:
+    adapter = table.text("adapter", required=True) or ""
+    offered = _DOMAIN_ADAPTERS[domain]
+    if adapter in offered:
         return adapter
-    later = adapter in _LATER_ADAPTERS
+    if not offered:
+        raise Unsupported(
+            f"{table.place} of the manifest has a domain that this version does not read",
+            got=f"the domain {domain}",
+            expected=", ".join(name for name, adapters in _DOMAIN_ADAPTERS.items() if adapters),
+            next_step="leave this source out for now",
+        )
+    kind = "an unknown adapter"
+    if adapter in ADAPTERS:
+        kind = "an adapter of another domain"
+    elif adapter in _LATER_ADAPTERS:
+        kind = "an adapter of a later version"
     raise Unsupported(
-        f"{table.place} of the manifest names an adapter that this version does not offer",
-        got="an adapter of a later version" if later else "an unknown adapter",
-        expected=LEDGER_ADAPTER,
-        next_step=(
-            f"leave this source out for now, or write it as a YAML ledger for {LEDGER_ADAPTER}"
-            if later
-            else f"write {LEDGER_ADAPTER}"
-        ),
+        f"{table.place} of the manifest names an adapter that this version does not offer for its domain",
+        got=kind,
+        expected=" or ".join(offered),
+        next_step=f"write {offered[0]} and bring the file into its form, or leave this source out",
     )
 
 
-def _options(table: _Table) -> LedgerOptions:
+def _ledger_options(table: _Table) -> LedgerOptions:
     table.only("field_map", "status_map")
     return LedgerOptions(field_map=_field_map(table), status_map=_status_map(table))
+
+
+def _markdown_options(table: _Table, *, domain: str) -> MarkdownOptions:
+    table.only("key_prefix", *HEADING_ATTRIBUTES[domain])
+    choices: dict[str, tuple[str, ...]] = {"severity": SEVERITIES, "scope": SCOPE_TYPES}
+    stated = {
+        name: table.choice(name, choices[name]) if name in choices else table.text(name) for name in table.names()
+    }
+    return MarkdownOptions(**stated)  # type: ignore[arg-type]  # each value was checked against its field's words
 
 
 def _field_map(table: _Table) -> dict[str, str]:

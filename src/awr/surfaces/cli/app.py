@@ -11,7 +11,7 @@ import click
 from awr.domain.secrets import refuse_secrets
 from awr.errors import AwrError, InvalidInput, Unsupported, io_error
 from awr.operations.registry import OPERATIONS
-from awr.surfaces.cli.commands import OperationCommand, Settings, shared_options
+from awr.surfaces.cli.commands import OperationCommand, OperationGroup, Settings, shared_options
 from awr.surfaces.cli.output import print_error
 
 __all__ = ["program", "run"]
@@ -21,6 +21,11 @@ _GROUPS = {
     "work": "Work items.",
     "session": "Sessions: one agent's stretch of work.",
     "session compaction": "What native compactions did, and the one next action.",
+    "context": "What an agent must know now.",
+    "execution": "What runs outside AWR, and whose outcome is unknown.",
+    "evidence": "Evidence that work is done, and the reports it rests on.",
+    "proposal": "Changes to a source: what was proposed, and recovering one that was interrupted.",
+    "doctor": "Finding what is wrong with a project, and repairing one thing at a time.",
     "event": "The journal's events.",
     "journal": "Proving the journal, and deriving from it again.",
 }
@@ -64,9 +69,13 @@ def program() -> click.Group:
     )
     click.version_option(package_name="awr", prog_name="awr")(root)
     groups: dict[str, click.Group] = {"": root}
+    parents = {operation.command.rpartition(" ")[0] for operation in OPERATIONS}
     for operation in OPERATIONS:
         path, _, name = operation.command.rpartition(" ")
-        _group(groups, path).add_command(OperationCommand(operation), name)
+        command = OperationCommand(operation)
+        if operation.command in parents:
+            command = groups[operation.command] = OperationGroup(operation)
+        _group(groups, path).add_command(command, name)
     return root
 
 

@@ -17,7 +17,7 @@ from awr.operations.requests import convert_request, decode_request, parse_json
 from awr.project import Project, existing_folder
 from awr.surfaces.cli.output import print_result
 
-__all__ = ["OperationCommand", "Settings", "shared_options"]
+__all__ = ["OperationCommand", "OperationGroup", "Settings", "shared_options"]
 
 MAX_INPUT_BYTES = 64 * 1024
 
@@ -54,7 +54,7 @@ class OperationCommand(click.Command):
             operation.command.rpartition(" ")[2],
             help=operation.summary,
             short_help=operation.summary,
-            epilog=f"Example: {operation.example}",
+            epilog=f"\b\nExample: {operation.example}",
             callback=self._call,
         )
         self._operation = operation
@@ -77,15 +77,32 @@ class OperationCommand(click.Command):
         settings = click.get_current_context().find_object(Settings)
         assert settings is not None
         operation = self._operation
-        request = _request(operation, values, root=settings.project)
         function = operation.function()
         if operation.scope == "project":
-            result = function(Project.open(settings.project), request)
+            # A folder that is no project is said first, whatever else is wrong with the call.
+            project = Project.open(settings.project)
+        request = _request(operation, values, root=settings.project)
+        if operation.scope == "project":
+            result = function(project, request)
         elif operation.scope == "folder":
             result = function(existing_folder(settings.project), request)
         else:
             result = _watched(operation, request, as_json=settings.as_json)
         print_result(operation.name, result, as_json=settings.as_json)
+
+
+class OperationGroup(OperationCommand, click.Group):
+    """A command that has commands below it: `awr doctor`, and `awr doctor repair`."""
+
+    def __init__(self, operation: Operation) -> None:
+        super().__init__(operation)
+        self.invoke_without_command = True
+        self.no_args_is_help = False
+        self.subcommand_metavar = "[COMMAND] [ARGS]..."
+
+    def _call(self, **values: Any) -> None:
+        if click.get_current_context().invoked_subcommand is None:
+            super()._call(**values)
 
 
 def _watched(operation: Operation, request: msgspec.Struct, *, as_json: bool) -> Any:
@@ -114,12 +131,19 @@ def _set_json(ctx: click.Context, _: click.Parameter, value: bool) -> None:
 def _request(operation: Operation, values: dict[str, Any], *, root: Path) -> msgspec.Struct:
     if operation.input_file:
         return decode_request(_input_bytes(values["input"], root=root), operation.request_type(), what="the input")
-    given = {name: value for name, value in values.items() if value is not None}
+    # An option that may be repeated and was not given is an empty tuple to click, and no answer to us.
+    given = {name: value for name, value in values.items() if value is not None and value != ()}
     return convert_request(given, operation.request_type(), what="the request")
 
 
 def _input_bytes(name: str, *, root: Path) -> bytes:
     """Read a small request file, or standard input for `-`. Raise InvalidInput or NotFound."""
+    if name == "-" and sys.stdin is None:
+        raise InvalidInput(
+            "standard input is closed",
+            expected="a JSON request on standard input",
+            next_step="give a file with --input",
+        )
     if name == "-":
         data = sys.stdin.buffer.read(MAX_INPUT_BYTES + 1)
     else:
@@ -170,7 +194,7 @@ def _parameter(field: msgspec.structs.FieldInfo) -> click.Parameter:
             metavar=field.name.upper() + ("..." if many else ""),
             type=click.STRING,
         )
-    names = [field.name, "--" + field.name.replace("_", "-")]
+    names = [field.name, extra.get("option", "--" + field.name.replace("_", "-"))]
     shared: dict[str, Any] = {"required": field.required, "help": meta.description}
     if kind is bool:
         return click.Option(names, is_flag=True, default=None, **shared)

@@ -18,13 +18,36 @@ __all__ = ["view_of"]
 
 View = Callable[[Any], None]
 
-#: Operations whose views have a room of their own, by the first word of their name: a module with `VIEWS`.
-_ROOMS: dict[str, str] = {}
+_CONTINUITY = "awr.surfaces.cli.continuity_view"
+#: Operations whose views have a room of their own, by their name or its first word: a module with `VIEWS`.
+_ROOMS: dict[str, str] = {
+    **dict.fromkeys(("evidence", "proposal", "transition"), "awr.surfaces.cli.work_view"),
+    "context": "awr.surfaces.cli.context_view",
+    **dict.fromkeys(("backup", "doctor", "restore"), "awr.surfaces.cli.care_view"),
+    **dict.fromkeys(("ready", "search", "work.graph"), "awr.surfaces.cli.finding_view"),
+    **dict.fromkeys(
+        (
+            "execution",
+            "session.checkpoint",
+            "session.reply",
+            "session.resume",
+            "session.wait",
+            "session.waits",
+            "work.assess",
+            "work.claim",
+            "work.handoff",
+            "work.manage",
+            "work.prepare",
+            "work.release",
+        ),
+        _CONTINUITY,
+    ),
+}
 
 
 def view_of(name: str) -> View:
     """Return how an operation's result is shown; one without a view of its own shows its fields."""
-    module = _ROOMS.get(name.partition(".")[0])
+    module = _ROOMS.get(name) or _ROOMS.get(name.partition(".")[0])
     views: dict[str, View] = import_module(module).VIEWS if module else _VIEWS
     return views.get(name, show_fields)
 
@@ -101,6 +124,10 @@ def _status(result: Any) -> None:
     if result.queues is not msgspec.UNSET:
         for name, queue in result.queues.items():
             _queue(name, queue.entries, queue.total)
+        for one in result.active_claims.entries:
+            click.echo(f"held: {one.work_item_key} by {one.agent_id} in session {one.session_id}")
+        for one in result.pending_operations.entries:
+            click.echo(click.style(f"pending: {one.kind} {one.id} is {one.state}", fg="yellow"))
         show_card(result.guidance)
 
 

@@ -1,0 +1,1 @@
+"""What an agent must know now: required facts whole, optional ones as far as a budget of tokens goes."""
