@@ -6,7 +6,7 @@ from importlib import import_module
 
 from bench.measure import machine
 
-NAMES = ("journal_append", "journal_verify", "cold_start", "transcript_scan")
+NAMES = ("journal_append", "journal_verify", "cold_start", "context_compile", "transcript_scan")
 
 
 def main() -> None:

@@ -7,16 +7,18 @@ import tempfile
 import time
 from pathlib import Path
 
+from awr.ids import new_id, system_clock
 from awr.journal.events import COLUMNS
 from awr.journal.journal import Journal
-from bench.measure import paired, print_figures
+from bench.measure import interleaved, print_figures
 
-COMMITS = 1000
-RUNS = 9
+COMMITS = 20
+BLOCKS = 50
+RUNS = 11
 MEANING = (
-    "The baseline writes the same columns into one table without a second index, trigger or link, with WAL and\n"
-    "synchronous=FULL as well. It does not say how fast your disk is: where an fsync takes longer than here, both\n"
-    "slow down alike and the ratio rises towards 1."
+    "The baseline writes the same row, its id unique as well, into one bare table: no trigger, no link, no\n"
+    "other index, with WAL and synchronous=FULL. It does not say how fast your disk is: where an fsync takes longer\n"
+    "than here, both slow down alike and the ratio rises towards 1."
 )
 
 
@@ -32,8 +34,8 @@ def main() -> None:
             with journal.read() as reader:
                 row = tuple(reader.database.row(f"SELECT {COLUMNS}, link FROM events ORDER BY position DESC") or ())
             raw = _bare_sqlite(folder / "raw.db", columns=len(row))
-            measured, baseline, ratio = paired(
-                lambda: _journal_rate(journal), lambda: _bare_rate(raw, row), runs=RUNS
+            measured, baseline, ratio = interleaved(
+                lambda: _journal_rate(journal), lambda: _bare_rate(raw, row), runs=RUNS, blocks=BLOCKS
             )
             raw.close()
     print_figures(
@@ -54,17 +56,18 @@ def _bare_sqlite(path: Path, *, columns: int) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
-    names = ", ".join(f"c{number}" for number in range(1, columns))
-    connection.execute(f"CREATE TABLE rows (position INTEGER PRIMARY KEY, {names})")
+    names = ", ".join(f"c{number}" for number in range(2, columns))
+    connection.execute(f"CREATE TABLE rows (position INTEGER PRIMARY KEY, id TEXT UNIQUE, {names})")
     return connection
 
 
 def _bare_rate(connection: sqlite3.Connection, row: tuple[object, ...]) -> float:
     statement = f"INSERT INTO rows VALUES (NULL, {', '.join('?' * (len(row) - 1))})"
+    ids = [new_id(system_clock()) for _ in range(COMMITS)]
     start = time.perf_counter()
-    for _ in range(COMMITS):
+    for identity in ids:
         connection.execute("BEGIN IMMEDIATE")
-        connection.execute(statement, row[1:])
+        connection.execute(statement, (identity, *row[2:]))
         connection.execute("COMMIT")
     return COMMITS / (time.perf_counter() - start)
 

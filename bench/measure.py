@@ -9,7 +9,7 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 
-__all__ = ["Figures", "machine", "paired", "print_figures", "process_ms"]
+__all__ = ["Figures", "interleaved", "machine", "paired", "print_figures", "process_ms"]
 
 
 class Figures:
@@ -50,6 +50,23 @@ def paired(one: Callable[[], float], other: Callable[[], float], *, runs: int) -
         Figures([second for _, second in pairs]),
         Figures([first / second for first, second in pairs]),
     )
+
+
+def interleaved(one: Callable[[], float], other: Callable[[], float], *, runs: int, blocks: int) -> list[Figures]:
+    """Run two rates in short turns, so that a machine whose speed drifts slows both alike.
+
+    A run is `blocks` turns of each. Return both and the ratios run by run.
+    """
+    one(), other()
+    totals = []
+    for _ in range(runs):
+        turns = [(1 / one(), 1 / other()) for _ in range(blocks)]
+        totals.append((blocks / sum(turn[0] for turn in turns), blocks / sum(turn[1] for turn in turns)))
+    return [
+        Figures([first for first, _ in totals]),
+        Figures([second for _, second in totals]),
+        Figures([first / second for first, second in totals]),
+    ]
 
 
 def print_figures(name: str, *, unit: str, measured: Figures, baseline: Figures, ratio: Figures, budget: str) -> None:

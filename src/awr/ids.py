@@ -15,7 +15,9 @@ Clock = Callable[[], int]
 NewId = Callable[[int], str]
 
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-_SHIFTS = range(125, -1, -5)
+#: Two characters for each ten bits, so that an id takes thirteen look-ups.
+_PAIRS = [high + low for high in _ALPHABET for low in _ALPHABET]
+_SHIFTS = range(120, -1, -10)
 
 
 def system_clock() -> int:
@@ -37,4 +39,4 @@ def following_id(previous: str) -> str:
 
 
 def _encode(number: int) -> str:
-    return "".join([_ALPHABET[number >> shift & 31] for shift in _SHIFTS])
+    return "".join([_PAIRS[number >> shift & 1023] for shift in _SHIFTS])

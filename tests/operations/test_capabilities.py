@@ -41,9 +41,10 @@ def test_the_answer_describes_this_build() -> None:
 def test_each_capability_names_the_commands_behind_it_and_no_others() -> None:
     found = {one.id: one.commands for one in capabilities(CapabilitiesRequest()).capabilities}
     assert set(found) >= OFFERED
-    assert set(found) == {one.capability for one in OPERATIONS if one.capability}
+    assert set(found) == {name for one in OPERATIONS for name in (one.capability, *one.also) if name}
     for name, commands in found.items():
-        assert list(commands) == [one.command for one in OPERATIONS if one.capability == name]
+        assert list(commands) == [one.command for one in OPERATIONS if name in {one.capability, *one.also}]
+    assert found["workflow.action_guidance"] == ("work prepare",)
     assert "session compaction observe" in found["client.compaction"]
 
 

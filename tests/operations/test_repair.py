@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from awr.domain.session import Claim
-from awr.errors import InvalidInput, InvalidTransition, NotFound, RevisionConflict
+from awr.errors import InvalidInput, InvalidTransition, NotFound, RevisionConflict, RuleViolation
 from awr.journal.checkpoints import unfinished_attempts
 from awr.journal.events import event_by_id
 from awr.journal.sessions import claims_of_session, session_by_id
@@ -124,6 +124,9 @@ def test_an_unknown_record_a_stale_revision_and_a_blank_reason_are_refused(proje
     for reason in ("  ", "x" * 4097):
         with pytest.raises(InvalidInput):
             mend(project, kind, "zebra", reason=reason)
+    with pytest.raises(RuleViolation) as secret:
+        mend(project, kind, "zebra", reason="key sk-ant-0123456789abcdefghij")
+    assert "0123" not in str(secret.value.report())
     assert revision(project) == 2
 
 

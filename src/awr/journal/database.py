@@ -23,7 +23,7 @@ Row = sqlite3.Row
 APPLICATION_ID = 0x41575250
 FOREIGN_AWR_ID = 0x41575231
 
-WAL_PAGES = 500
+WAL_PAGES = 400
 WAL_BYTES = 2 * 1024 * 1024
 BUSY_MS = 5000
 
@@ -77,17 +77,14 @@ class Database:
         """Return the schema version the file is at; 0 for a new file."""
         return self._pragma("user_version")
 
-    @contextmanager
-    def transaction(self, kind: Literal["DEFERRED", "IMMEDIATE"]) -> Iterator[None]:
+    def transaction(self, kind: Literal["DEFERRED", "IMMEDIATE"]) -> _Transaction:
         """Hold one transaction: committed when the block ends, rolled back when it raises."""
-        self.execute(f"BEGIN {kind}")
-        try:
-            yield
-            self.execute("COMMIT")
-        except BaseException:
-            if self._connection.in_transaction:
-                self._connection.rollback()
-            raise
+        return _Transaction(self, kind)
+
+    def roll_back(self) -> None:
+        """Undo what the open transaction did, if one is open."""
+        if self._connection.in_transaction:
+            self._connection.rollback()
 
     def _connect(self, busy_ms: int) -> sqlite3.Connection:
         options: dict[str, object] = {"timeout": busy_ms / 1000, "isolation_level": None, "uri": True}
@@ -183,6 +180,27 @@ class Database:
                 expected=f"schema {self._schema_version}",
                 next_step="run awr source reindex once; it brings the database up to date",
             )
+
+
+class _Transaction:
+    """A class and no generator: every commit of the journal passes here."""
+
+    def __init__(self, database: Database, kind: str) -> None:
+        self._database = database
+        self._begin = f"BEGIN {kind}"
+
+    def __enter__(self) -> None:
+        self._database.execute(self._begin)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self._database.roll_back()
+            return
+        try:
+            self._database.execute("COMMIT")
+        except BaseException:
+            self._database.roll_back()
+            raise
 
 
 @contextmanager

@@ -79,23 +79,41 @@ def encode_payload(payload: object) -> str:
     return data.decode()
 
 
+class _Header(msgspec.Struct, frozen=True):
+    """What a link covers: everything about an event but its payload, which stands there by its hash."""
+
+    branch_id: str | None
+    created_at: int
+    event_type: str
+    format: str
+    id: str
+    importance: str
+    payload_sha256: str
+    position: int
+    project_id: str
+    project_revision: int
+    session_id: str | None
+    summary: str
+    work_item_id: str | None
+
+
 def link_of(event: Event, *, previous: bytes | None) -> bytes:
-    """Return the link of an event: everything about it but its payload, which stands there by its hash."""
-    header = {
-        "format": FORMAT,
-        "position": event.position,
-        "id": event.id,
-        "project_id": event.project_id,
-        "work_item_id": event.work_item_id,
-        "session_id": event.session_id,
-        "branch_id": event.branch_id,
-        "event_type": event.event_type,
-        "importance": event.importance,
-        "summary": event.summary,
-        "payload_sha256": event.payload_sha256,
-        "project_revision": event.project_revision,
-        "created_at": event.created_at,
-    }
+    """Return the link of an event to the one before it."""
+    header = _Header(
+        event.branch_id,
+        event.created_at,
+        event.event_type,
+        FORMAT,
+        event.id,
+        event.importance,
+        event.payload_sha256,
+        event.position,
+        event.project_id,
+        event.project_revision,
+        event.session_id,
+        event.summary,
+        event.work_item_id,
+    )
     return link(journal_bytes(header), previous=previous)
 
 

@@ -19,7 +19,6 @@ from awr.ids import Clock, NewId, following_id, new_id, system_clock
 from awr.journal.database import BUSY_MS, Database
 from awr.journal.events import Event, Head, encode_payload, events_in_order, head_of, insert_event, payload_sha256
 from awr.journal.migrations import SCHEMA_VERSION, migrate
-from awr.journal.projections import project_event
 
 __all__ = ["Journal", "Reader", "Writer"]
 
@@ -84,6 +83,8 @@ class Writer(Reader):
         branch_id: str | None = None,
     ) -> Event:
         """Add one event and bring the projections up to date with it."""
+        from awr.journal.projections import project_event  # readers need none of the rooms behind it
+
         stored = encode_payload(payload)
         event = Event(
             position=self.head.position + 1,

@@ -25,6 +25,7 @@ MAX_REQUIREMENTS = 100
 _ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _LIMITATIONS = {
     "client.compaction": (f"guidance_max_{MAX_CARD_BYTES}_bytes", "host_must_report_measurements"),
+    "workflow.action_guidance": (f"guidance_max_{MAX_CARD_BYTES}_bytes",),
     "query.summary": ("main_branch_only",),
     "source.read": ("yaml_ledgers_and_markdown_headings",),
     "source.refresh": ("yaml_ledgers_and_markdown_headings",),
@@ -32,21 +33,33 @@ _LIMITATIONS = {
 #: Ids that hosts of the wider AWR family may ask for and this build does not offer.
 _KNOWN_ELSEWHERE = frozenset(
     {
-        "context.compile",
-        "session.checkpoint",
-        "session.resume",
-        "workflow.prepare",
-        "workflow.response_summary",
-        "workflow.action_guidance",
-        "work.management",
-        "evidence.read_write",
-        "execution.external.register",
-        "execution.external.report",
-        "mutation.yaml.lossless_fields",
-        "mutation.work.create",
-        "completion.prepare",
-        "completion.engineering",
+        "artifact.managed",
+        "assessment.advice_mode",
+        "assessment.explain",
+        "assessment.replay",
+        "assessment.shadow_compare",
         "client.lifecycle.generic",
+        "completion.user_confirmation",
+        "execution.managed",
+        "intake.exact_preview",
+        "intake.reviewed_draft",
+        "intake.semantic_preflight",
+        "mutation.ai_apply",
+        "mutation.batch.ledger",
+        "mutation.decision.adopt",
+        "mutation.human_save",
+        "mutation.markdown",
+        "mutation.markdown.document",
+        "mutation.multi_file",
+        "mutation.work.archive",
+        "object.read",
+        "organization.mapped_metadata",
+        "project.catalog",
+        "query.coherent_snapshot",
+        "runtime.matched_snapshot",
+        "source.changes",
+        "source.configure",
+        "source.relocate",
     }
 )
 
@@ -121,8 +134,9 @@ def capabilities(request: CapabilitiesRequest) -> CapabilitiesResult:
 def _offered() -> tuple[Capability, ...]:
     commands: dict[str, list[str]] = {}
     for operation in OPERATIONS:
-        if operation.capability is not None:
-            commands.setdefault(operation.capability, []).append(operation.command)
+        for name in (operation.capability, *operation.also):
+            if name is not None:
+                commands.setdefault(name, []).append(operation.command)
     return tuple(
         Capability(id=name, available=True, commands=tuple(commands[name]), limitations=_LIMITATIONS.get(name, ()))
         for name in sorted(commands)

@@ -11,6 +11,7 @@ from awr.domain.secrets import refuse_secrets
 from awr.errors import InvalidInput, InvalidTransition, NotFound
 from awr.journal.checkpoints import checkpoint_by_id
 from awr.journal.events import Event, encode_payload, event_by_id
+from awr.journal.evidence import evidence_by_id
 from awr.journal.history import Cursor, HistoryFilter, HistoryRow, history
 from awr.journal.journal import Writer
 from awr.journal.sessions import session_by_id
@@ -239,8 +240,10 @@ def _require_references(writer: Writer, payload: dict[str, Any]) -> None:
 def _exists(writer: Writer, name: str, identity: str) -> bool:
     if name == "source_id":
         return source_by_id(writer.database, identity) is not None
-    # No artifact and no evidence can be recorded yet, so none exists.
-    return name == "checkpoint_id" and checkpoint_by_id(writer.database, identity) is not None
+    if name == "checkpoint_id":
+        return checkpoint_by_id(writer.database, identity) is not None
+    # Artifacts cannot be recorded, so none exists.
+    return name == "evidence_id" and evidence_by_id(writer.database, identity) is not None
 
 
 def _record(event: Event, *, full: bool = False) -> EventRecord:

@@ -22,7 +22,8 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     """One thing a caller may ask.
 
     `command` is the path of words on the command line. `input_file` means that the whole request is a JSON file.
-    `writes` means that it may change the journal. `capability` is the id that hosts negotiate.
+    `writes` means that it may change the journal. `capability` is the id that hosts negotiate; `also` has further
+    ids that the same operation answers for.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     writes: bool = False
     input_file: bool = False
     capability: str | None = None
+    also: tuple[str, ...] = ()
     example: str = ""
 
     def function(self) -> Callable[..., Any]:
@@ -190,6 +192,7 @@ OPERATIONS: tuple[Operation, ...] = (
         summary="Bring together what an agent must know about a work item, and the one next action.",
         writes=True,
         capability="workflow.prepare",
+        also=("workflow.response_summary", "workflow.action_guidance"),
         example="awr work prepare task-1 --session SESSION --response-view action",
     ),
     Operation(

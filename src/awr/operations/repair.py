@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from awr.domain.secrets import refuse_secrets
 from awr.domain.text import bounded_text
 from awr.errors import InvalidTransition, NotFound
 from awr.journal.journal import Writer
@@ -45,9 +46,10 @@ class RepairResult(msgspec.Struct, frozen=True, kw_only=True):
 def repair(project: Project, request: RepairRequest) -> RepairResult:
     """Record that a lapsed claim, a session that did not end itself or an unfinished checkpoint is over.
 
-    Raise NotFound, InvalidInput, RevisionConflict, or InvalidTransition for a record that needs no repair.
+    Raise NotFound, InvalidInput, RuleViolation for a secret, RevisionConflict, or InvalidTransition for a record that needs no repair.
     """
     reason = bounded_text("reason", request.reason, limit=MAX_REASON_BYTES)
+    refuse_secrets(reason, what="the reason")
     with project.journal.write(expected_revision=request.expected_revision) as writer:
         closed: tuple[str, ...] = ()
         if request.repair == "expire-claim":

@@ -8,7 +8,6 @@ import click
 import msgspec
 
 from awr.errors import AwrError
-from awr.surfaces.cli.views import view_of
 
 __all__ = ["print_error", "print_result"]
 
@@ -19,6 +18,8 @@ def print_result(name: str, result: Any, *, as_json: bool) -> None:
         public = getattr(result, "public", lambda: result)()
         click.echo(msgspec.json.encode(public).decode())
     else:
+        from awr.surfaces.cli.views import view_of  # a program's answer needs no words for people
+
         view_of(name)(result)
     problem = getattr(result, "problem", lambda: None)()
     if problem is not None:

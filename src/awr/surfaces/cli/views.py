@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
-from shutil import get_terminal_size
-from textwrap import wrap
 from typing import Any
 
 import click
@@ -85,6 +83,9 @@ def show_card(card: Card) -> None:
 
 
 def _wrapped(label: str, text: str, *, bold: bool = False) -> None:
+    from shutil import get_terminal_size
+    from textwrap import wrap
+
     width = min(max(get_terminal_size().columns, 60), 100)
     lines = wrap(text, width=width, initial_indent=f"  {label + ':':<13}", subsequent_indent=" " * 15)
     click.echo(lines[0][:15] + click.style("\n".join([lines[0][15:], *lines[1:]]), bold=bold))
