@@ -28,6 +28,7 @@ __all__ = [
     "CompileResult",
     "Work",
     "compile",
+    "compiled",
     "context_profile",
     "looked_at",
     "refuse_secret_texts",
@@ -92,13 +93,11 @@ def compile(project: Project, request: CompileRequest) -> CompileResult:
     require_main(request.branch)
     wanted = _context_request(request)
     refreshed = looked_at(project, cached=request.cached)
-    counter, profile = token_counter(project), context_profile(project)
-    with project.journal.read() as reader:
-        report = compile_context(reader, wanted, counter=counter, profile=profile, refreshed=refreshed)
-        revision = reader.project_revision
-    counter.save()
+    report = compiled(project, wanted, refreshed=refreshed)
     result = CompileResult(
-        **msgspec.structs.asdict(report), ok=report.completeness.complete, project_revision=revision
+        **msgspec.structs.asdict(report),
+        ok=report.completeness.complete,
+        project_revision=report.completeness.project_revision,
     )
     return result if result.ok else msgspec.structs.replace(result, error=_incomplete(result).report())
 
@@ -125,6 +124,15 @@ def _context_request(request: CompileRequest) -> ContextRequest:
         checkpoint=request.checkpoint,
         after_revision=request.after_revision,
     )
+
+
+def compiled(project: Project, request: ContextRequest, *, refreshed: RefreshReport | None) -> ContextReport:
+    """Compile what is recorded now, and keep the counts that had to be made. Raise what compile_context raises."""
+    counter, profile = token_counter(project), context_profile(project)
+    with project.journal.read() as reader:
+        report = compile_context(reader, request, counter=counter, profile=profile, refreshed=refreshed)
+    counter.save()
+    return report
 
 
 def refuse_secret_texts(*texts: str | None) -> None:

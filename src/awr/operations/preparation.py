@@ -28,7 +28,7 @@ from awr.journal.journal import Reader
 from awr.journal.sessions import active_claim
 from awr.journal.sources import EntityRow, source_by_id
 from awr.operations.compaction import assess_observations
-from awr.operations.compiling import compiled
+from awr.operations.context import compiled
 from awr.operations.fields import Branch, WorkKey, described, require_main, work_entity
 from awr.operations.guidance import session_guard
 from awr.operations.management import Assessment, assess_work

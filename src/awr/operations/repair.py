@@ -46,7 +46,8 @@ class RepairResult(msgspec.Struct, frozen=True, kw_only=True):
 def repair(project: Project, request: RepairRequest) -> RepairResult:
     """Record that a lapsed claim, a session that did not end itself or an unfinished checkpoint is over.
 
-    Raise NotFound, InvalidInput, RuleViolation for a secret, RevisionConflict, or InvalidTransition for a record that needs no repair.
+    Raise NotFound, InvalidInput, RuleViolation for a secret, RevisionConflict, or InvalidTransition for a record
+    that needs no repair.
     """
     reason = bounded_text("reason", request.reason, limit=MAX_REASON_BYTES)
     refuse_secrets(reason, what="the reason")

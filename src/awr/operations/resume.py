@@ -36,7 +36,7 @@ from awr.journal.sessions import (
 )
 from awr.journal.sources import EntityRow, entity_by_id
 from awr.operations.claim import acquire, claim_for, close_claim
-from awr.operations.compiling import compiled
+from awr.operations.context import compiled
 from awr.operations.execution import ExecutionView
 from awr.operations.fields import ExpectedRevision, described, work_entity
 from awr.operations.selection import LOCAL_CLIENT, work_of
