@@ -8,7 +8,7 @@ from pathlib import Path
 from awr.project import Project
 from awr.sources.index import refresh
 
-__all__ = ["SIZES", "ledger_texts", "make_ledger_project", "measured_task"]
+__all__ = ["HARD_RULES", "SIZES", "ledger_texts", "make_ledger_project", "measured_task", "rules_text"]
 
 SIZES = (150, 1_500, 15_000)
 GOALS = 6
@@ -29,6 +29,18 @@ role = "primary"
 path = "ledger-{number}.yaml"
 adapter = "yaml-ledger-v1"
 """
+_RULES_SOURCE = """
+[[sources]]
+domain = "rules"
+role = "primary"
+path = "RULES.md"
+adapter = "markdown-rules-v1"
+"""
+#: Rules that every task has to keep, word for word.
+HARD_RULES = (
+    "Run the whole suite before every commit. A red test is repaired, never skipped.",
+    "Never write a secret, a machine's path or a person's words into the repository.",
+)
 _VERBS = ("Parse", "Measure", "Replace", "Describe", "Verify", "Record", "Split", "Restore", "Bound", "Explain")
 _NOUNS = ("the grammar", "every limit", "the old index", "a broken source", "the write path", "stale claims")
 _REASONS = ("so that a restart keeps it", "because two readers disagree", "before the next release", "for one host")
@@ -55,6 +67,16 @@ def ledger_texts(tasks: int) -> list[str]:
     return files
 
 
+def rules_text() -> str:
+    """Return the file of rules: two hard ones for the whole project, and a soft one."""
+    rules = [
+        f"## Hard rule {number} {{#hard-{number} severity=hard scope=project value=*}}\n\n{text}\n"
+        for number, text in enumerate(HARD_RULES, start=1)
+    ]
+    soft = "## Short functions {#short severity=soft scope=project value=*}\n\nAbout twenty lines.\n"
+    return "\n".join([*rules, soft])
+
+
 def make_ledger_project(root: Path, *, tasks: int) -> Project:
     """Make a project with such ledgers, indexed."""
     (root / ".awr").mkdir(parents=True)
@@ -62,6 +84,8 @@ def make_ledger_project(root: Path, *, tasks: int) -> Project:
     for number, text in enumerate(ledger_texts(tasks), start=1):
         (root / f"ledger-{number}.yaml").write_text(text)
         manifest += _SOURCE.format(number=number)
+    (root / "RULES.md").write_text(rules_text())
+    manifest += _RULES_SOURCE
     (root / ".awr" / "project.toml").write_text(manifest)
     project = Project(root.resolve())
     project.journal.create(name="bench", external_key=None)
