@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
@@ -206,3 +209,26 @@ def revision_of(root: Path) -> int:
     from awr.project import Project
 
     return revision(Project.open(root))
+
+
+def on_a_terminal(arguments: list[str], *, environment: dict[str, str]) -> str:
+    """Run the program on a terminal of its own and return all it wrote there."""
+    master, slave = os.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "awr", *arguments],
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        env={"PATH": os.environ["PATH"], "TERM": "xterm", **environment},
+    ) as running:
+        running.wait(timeout=60)
+    os.close(slave)
+    text = os.read(master, 65536).decode()
+    os.close(master)
+    return text
+
+
+def test_colour_is_shown_on_a_terminal_and_not_where_nobody_wants_it(tmp_path: Path) -> None:
+    call = ["--project", str(tmp_path), "status"]
+    assert "\x1b[31m" in on_a_terminal(call, environment={})
+    assert "\x1b[" not in on_a_terminal(call, environment={"NO_COLOR": "1"})

@@ -12,7 +12,7 @@ from awr.domain.secrets import refuse_secrets
 from awr.errors import AwrError, InvalidInput, Unsupported, io_error
 from awr.operations.registry import OPERATIONS
 from awr.surfaces.cli.commands import OperationCommand, OperationGroup, Settings, shared_options
-from awr.surfaces.cli.output import print_error
+from awr.surfaces.cli.output import colour, print_error
 
 __all__ = ["program", "run"]
 
@@ -36,7 +36,7 @@ def run(arguments: list[str]) -> int:
     as_json = "--json" in arguments
     try:
         refuse_secrets(arguments, what="the command line")
-        program().main(args=arguments, prog_name="awr", standalone_mode=False, obj=Settings())
+        program().main(args=arguments, prog_name="awr", standalone_mode=False, obj=Settings(), color=colour())
     except AwrError as error:
         print_error(error, as_json=as_json)
         return 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import click
@@ -9,7 +10,12 @@ import msgspec
 
 from awr.errors import AwrError
 
-__all__ = ["print_error", "print_result"]
+__all__ = ["colour", "print_error", "print_result"]
+
+
+def colour() -> bool | None:
+    """Return False where NO_COLOR asks for none; None leaves it to whether a terminal is there."""
+    return False if os.environ.get("NO_COLOR") else None
 
 
 def print_result(name: str, result: Any, *, as_json: bool) -> None:
@@ -31,7 +37,7 @@ def print_error(error: AwrError, *, as_json: bool) -> None:
     if as_json:
         click.echo(msgspec.json.encode(error.report()).decode(), err=True)
         return
-    click.echo(f"{click.style('error', fg='red', bold=True)}: {error.code}: {error.what}", err=True)
+    click.echo(f"{click.style('error', fg='red', bold=True)}: {error.code}: {error.what}", err=True, color=colour())
     labels = {"got": "got", "expected": "expected", "actual": "actual", "location": "where"}
     if "actual" in error.details:
         labels["expected"] = "stated"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
@@ -83,12 +84,22 @@ def show_card(card: Card) -> None:
 
 
 def _wrapped(label: str, text: str, *, bold: bool = False) -> None:
-    from shutil import get_terminal_size
     from textwrap import wrap
 
-    width = min(max(get_terminal_size().columns, 60), 100)
+    width = min(max(_columns(), 60), 100)
     lines = wrap(text, width=width, initial_indent=f"  {label + ':':<13}", subsequent_indent=" " * 15)
     click.echo(lines[0][:15] + click.style("\n".join([lines[0][15:], *lines[1:]]), bold=bold))
+
+
+def _columns() -> int:
+    # shutil would answer the same, and its import costs more than the rest of a view.
+    stated = os.environ.get("COLUMNS", "")
+    if stated.isdecimal():
+        return int(stated)
+    try:
+        return os.get_terminal_size().columns
+    except OSError:
+        return 80
 
 
 def local_time(at: int | None) -> str:
