@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from importlib import import_module
+import subprocess
+import sys
 
 from bench.measure import machine
 
@@ -10,11 +11,11 @@ NAMES = ("journal_append", "journal_verify", "cold_start", "context_compile", "t
 
 
 def main() -> None:
-    """Print all figures."""
-    print(f"Measured on {machine()}. Ratios are to the baseline of the same run.\n")
+    """Print all figures. Each measurement is a process of its own, so that none inherits another's memory."""
+    print(f"Measured on {machine()}. Ratios are to the baseline of the same run.\n", flush=True)
     for name in NAMES:
-        import_module(f"bench.{name}").main()
-        print()
+        subprocess.run([sys.executable, "-m", f"bench.{name}"], check=True)
+        print(flush=True)
 
 
 if __name__ == "__main__":

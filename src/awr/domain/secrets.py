@@ -28,11 +28,14 @@ _NEXT_ACTION: dict[Category, str] = {
 
 # Literals without which no credential pattern can match. Upper and lower case matter.
 _CREDENTIAL_HINTS = (
-    "sk-", "gh", "github_pat_", "gl", "xox", "xapp-", "xai-", "gsk_", "hf_", "npm_", "pypi-", "AIza", "ya29.",
+    "github_pat_", "xox", "xapp-", "xai-", "gsk_", "hf_", "npm_", "pypi-", "AIza", "ya29.",
     "GOCSPX-", "AKIA", "ASIA", "sk_", "rk_", "whsec_", "dop_v1_", "doo_v1_", "dor_v1_", "SG.", "eyJ", "-----BEGIN",
     "AGE-SECRET-KEY-", "hvs.", "dckr_pat_", "shp", "dapi", "lin_api_", "figd_", "ntn_", "r8_", "pplx-", "sntrys_",
     "rubygems_", "AccountKey=", "hooks.slack.com/", "/webhooks/", ":AA",
 )  # fmt: skip
+
+# These stand inside ordinary words too, as in `task-1`, `through` and `global`: only the start of a word counts.
+_COMMON_HINTS = ("sk-", "gh", "gl")
 
 # Each token starts where no letter or digit stands before it, so that `task-...` is no `sk-...`.
 _TOKENS = (
@@ -249,8 +252,17 @@ def _folding() -> tuple[dict[int, int | None], frozenset[str]]:
     return table, frozenset(map(chr, table))
 
 
+def _starts_token(text: str, hint: str) -> bool:
+    """Tell whether the hint stands where a token may begin: with no letter or digit before it."""
+    at = text.find(hint)
+    while at > 0 and text[at - 1].isalnum():
+        at = text.find(hint, at + 1)
+    return at >= 0
+
+
 def _holds_credential(text: str) -> bool:
-    if any(hint in text for hint in _CREDENTIAL_HINTS):
+    begun = any(_starts_token(text, hint) for hint in _COMMON_HINTS)
+    if begun or any(hint in text for hint in _CREDENTIAL_HINTS):
         if "-----BEGIN" in text and _pattern("pem").search(text):
             return True
         if _pattern("token").search(text):

@@ -64,7 +64,7 @@ def program() -> click.Group:
     root = _Root(
         "awr",
         help="Keep agent work intact across context compaction.\n\nStart with: awr demo, awr report, awr init.",
-        params=shared_options(),
+        params=list(shared_options()),
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     )
     click.version_option(package_name="awr", prog_name="awr")(root)
@@ -107,7 +107,7 @@ class _Root(click.Group):
 def _group(groups: dict[str, click.Group], path: str) -> click.Group:
     if path not in groups:
         parent, _, name = path.rpartition(" ")
-        groups[path] = click.Group(name, help=_GROUPS[path], params=shared_options())
+        groups[path] = click.Group(name, help=_GROUPS[path], params=list(shared_options()))
         _group(groups, parent).add_command(groups[path])
     return groups[path]
 

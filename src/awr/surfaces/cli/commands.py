@@ -5,6 +5,7 @@ from __future__ import annotations
 import stat
 import sys
 import types
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -30,9 +31,10 @@ class Settings:
         self.as_json = False
 
 
-def shared_options() -> list[click.Parameter]:
-    """Return the options that stand anywhere on the command line."""
-    return [
+@cache
+def shared_options() -> tuple[click.Parameter, ...]:
+    """Return the options that stand anywhere on the command line; every command has the very same ones."""
+    return (
         click.Option(
             ["--project"],
             type=click.Path(path_type=Path),
@@ -43,7 +45,7 @@ def shared_options() -> list[click.Parameter]:
         click.Option(
             ["--json"], is_flag=True, expose_value=False, callback=_set_json, help="Print JSON for programs."
         ),
-    ]
+    )
 
 
 class OperationCommand(click.Command):
