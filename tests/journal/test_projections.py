@@ -12,12 +12,23 @@ from hypothesis import strategies as st
 from awr.errors import AwrError
 from awr.journal import projections
 from awr.journal.projections import PROJECTED_TABLES, snapshot
+from awr.operations.checkpoint import WaitsRequest, waits
+from awr.operations.claim import ClaimRequest, HandoffRequest, ReleaseRequest, claim, handoff, release
 from awr.operations.compaction import DeferRequest, InspectRequest, ObserveRequest, defer, inspect, observe
+from awr.operations.evidence import AddRequest, add
+from awr.operations.execution import ListRequest as ExecutionsRequest
+from awr.operations.execution import listing as executions
 from awr.operations.journal import RebuildRequest, rebuild
+from awr.operations.management import AssessRequest, ManageRequest, assess, manage
+from awr.operations.resume import ResumeRequest, resume
 from awr.operations.session import EndRequest, ListRequest, StartRequest, end, listing, start
+from awr.operations.transition import BlockRequest, ProgressRequest, block, progress
 from awr.project import Project
 from awr.sources.index import refresh
 from tests.domain.test_compaction import observation
+from tests.domain.test_management import SIMPLE
+from tests.operations.test_checkpoint import answer, ask, save
+from tests.operations.test_execution import announce, say
 from tests.support.projects import LEDGER, Clock, make_project, revision
 
 EDITED = LEDGER.replace("Parse input", "Parse every input").replace("  - id: release", "  - id: ship")
@@ -25,12 +36,16 @@ EDITED = LEDGER.replace("Parse input", "Parse every input").replace("  - id: rel
 steps = st.lists(
     st.tuples(
         st.sampled_from(
-            ["start", "claim", "lapsing_claim", "end", "observe", "defer", "edit", "restore", "break", "wait"]
+            [
+                *("start", "claim", "lapsing_claim", "end", "observe", "defer", "edit", "restore", "break", "time"),
+                *("take", "release", "handoff", "checkpoint", "wait", "reply", "resume"),
+                *("register", "report", "manage", "progress", "block", "evidence"),
+            ]
         ),
         st.integers(0, 3),
     ),
     min_size=1,
-    max_size=14,
+    max_size=20,
 )
 
 
@@ -66,13 +81,78 @@ def play(project: Project, clock: Clock, step: str, choice: int) -> None:
                 project,
                 DeferRequest(session=chosen, expected_revision=now, observation_event_id=latest or "none"),
             )
-        elif step == "wait":
+        elif step == "time":
             clock.now += 1500
-        else:
+        elif step in {"edit", "restore", "break"}:
             ledger.write_text({"edit": EDITED, "restore": LEDGER, "break": "work_items: [oh: {"}[step])
             refresh(project)
+        else:
+            play_on(project, step, chosen, choice)
     except AwrError:
         assert revision(project) >= now
+
+
+def play_on(project: Project, step: str, session: str, choice: int) -> None:
+    """Do one of the things that sessions do with their work."""
+    now = revision(project)
+    if step == "take":
+        claim(project, ClaimRequest(work="parse", session=session, expected_revision=now))
+    elif step == "release":
+        release(project, ReleaseRequest(work="parse", session=session, expected_revision=now))
+    elif step == "handoff":
+        others = [one.id for one in listing(project, ListRequest(active=True)).sessions if one.id != session]
+        to = others[0] if others and choice % 2 else None
+        handoff(project, HandoffRequest(work="parse", session=session, to_session=to, expected_revision=now))
+    elif step == "checkpoint":
+        save(project, session, open_loops=("one",) * choice)
+    elif step == "wait":
+        ask(project, session)
+    elif step == "reply":
+        found = waits(project, WaitsRequest(session=session)).waits
+        answer(project, found[0].id if found else "none", cancel=choice == 0)
+    elif step == "resume":
+        request = ResumeRequest(
+            from_session=session, agent=f"agent-{choice}", provider="p", model="m", expected_revision=now
+        )
+        resume(project, request)
+    elif step == "register":
+        announce(project, session, operation_key=f"k{choice}")
+    elif step == "report":
+        found_executions = executions(project, ExecutionsRequest()).executions
+        target = found_executions[0].execution.id if found_executions else "none"
+        say(project, target, "started" if choice % 2 else "succeeded", key=f"r{choice}")
+    elif step == "manage":
+        fingerprint = assess(project, AssessRequest(work="parse")).assessment.contract_fingerprint
+        observed = ManageRequest(
+            work="parse",
+            session=session,
+            request_key=f"m{choice}",
+            contract_fingerprint=fingerprint,
+            observation=SIMPLE,
+            expected_revision=now,
+        )
+        manage(project, observed)
+    elif step == "progress":
+        progress(
+            project,
+            ProgressRequest(work="parse", session=session, reason="r", next_action="n", expected_revision=now),
+        )
+    elif step == "block":
+        block(project, BlockRequest(work="parse", session=session, reason="r", blocker="b", expected_revision=now))
+    else:
+        add(
+            project,
+            AddRequest(
+                external_key=f"e{choice}",
+                evidence_type="note",
+                level="designed",
+                summary="s",
+                locator="notes.md",
+                scope=("parser",),
+                work="parse",
+                expected_revision=now,
+            ),
+        )
 
 
 @given(history=steps)
@@ -81,6 +161,9 @@ def test_rebuilding_from_any_history_gives_the_same_rows(history: list[tuple[str
     with TemporaryDirectory() as name:
         clock = Clock()
         project = make_project(Path(name) / "p", clock=clock)
+        manifest = project.manifest_path
+        # A resume needs complete context, and this ledger has no rules.
+        manifest.write_text(manifest.read_text().replace('"demo"', '"demo"\ncontext_profile = "minimal"'))
         for step, choice in history:
             play(project, clock, step, choice)
         with project.journal.read() as reader:
