@@ -28,6 +28,7 @@ __all__ = [
     "claim",
     "claim_for",
     "close_claim",
+    "close_claims_of",
     "handoff",
     "release",
 ]
@@ -223,6 +224,14 @@ def close_claim(writer: Writer, held: Claim) -> str:
         session_id=held.session_id,
         branch_id=held.branch_id,
     ).id
+
+
+def close_claims_of(writer: Writer, session: Session) -> tuple[str, ...]:
+    """Close every claim that a session still has. Return their ids."""
+    held = claims_of_session(writer.database, session.id, active_only=True)
+    for one in held:
+        close_claim(writer, one)
+    return tuple(one.id for one in held)
 
 
 def claim_for(writer: Writer, session: Session, work: EntityRow, *, expires_at: int | None) -> Claim:

@@ -30,6 +30,7 @@ __all__ = [
     "ShowResult",
     "WorkHistoryRequest",
     "append",
+    "event_record",
     "project_history",
     "show",
     "work_history",
@@ -148,7 +149,7 @@ def append(project: Project, request: AppendRequest) -> AppendResult:
             work_item_id=_work_of(writer, request, work_item_id) if request.session else work_item_id,
             session_id=request.session,
         )
-        return AppendResult(project_revision=writer.project_revision, event=_record(event), event_id=event.id)
+        return AppendResult(project_revision=writer.project_revision, event=event_record(event), event_id=event.id)
 
 
 def show(project: Project, request: ShowRequest) -> ShowResult:
@@ -168,7 +169,7 @@ def show(project: Project, request: ShowRequest) -> ShowResult:
                 expected=f"at most {request.max_bytes} bytes",
                 next_step="raise --max-bytes, or leave out --full",
             )
-        return ShowResult(project_revision=reader.project_revision, event=_record(event, full=request.full))
+        return ShowResult(project_revision=reader.project_revision, event=event_record(event, full=request.full))
 
 
 def project_history(project: Project, request: ProjectHistoryRequest) -> HistoryResult:
@@ -246,7 +247,8 @@ def _exists(writer: Writer, name: str, identity: str) -> bool:
     return name == "evidence_id" and evidence_by_id(writer.database, identity) is not None
 
 
-def _record(event: Event, *, full: bool = False) -> EventRecord:
+def event_record(event: Event, *, full: bool = False) -> EventRecord:
+    """Show an event to a caller; with `full`, its payload too."""
     return EventRecord(
         id=event.id,
         project_id=event.project_id,

@@ -34,7 +34,7 @@ from awr.journal.proposals import Proposal, pending_proposal, proposal_by_id
 from awr.journal.sessions import active_claim
 from awr.journal.sources import SourceRow, entity, source_by_id
 from awr.operations.claim import close_claim
-from awr.operations.event import EventRecord
+from awr.operations.event import EventRecord, event_record
 from awr.project import Project
 from awr.sources.files import YAML_LIMIT, Location, SourceBytes, fingerprint, read_location
 from awr.sources.index import refresh, refreshed_write
@@ -381,7 +381,7 @@ def _finished(project: Project, proposal_id: str, event: Event, *, outcome: Writ
             project_revision=reader.project_revision,
             read_only=False,
             proposal=proposal,
-            event=_shown(event),
+            event=event_record(event),
             source_refresh_performed=True,
             source_write_performed=True,
             write_outcome=outcome,
@@ -389,18 +389,3 @@ def _finished(project: Project, proposal_id: str, event: Event, *, outcome: Writ
             recovery_directory=recovery_folder(proposal.id),
             source_check="equal_to_after",
         )
-
-
-def _shown(event: Event) -> EventRecord:
-    return EventRecord(
-        id=event.id,
-        project_id=event.project_id,
-        work_item_id=event.work_item_id,
-        session_id=event.session_id,
-        branch_id=event.branch_id,
-        event_type=event.event_type,
-        importance=event.importance,
-        summary=event.summary,
-        project_revision=event.project_revision,
-        created_at=event.created_at,
-    )

@@ -10,9 +10,10 @@ from awr.domain.secrets import refuse_secrets
 from awr.domain.text import bounded_text
 from awr.errors import InvalidTransition, NotFound
 from awr.journal.journal import Writer
-from awr.journal.sessions import claims_of_session, session_by_id
-from awr.operations.claim import close_claim
+from awr.journal.sessions import session_by_id
+from awr.operations.claim import close_claims_of
 from awr.operations.fields import ExpectedRevision, described
+from awr.operations.selection import require_active
 from awr.project import Project
 
 __all__ = ["RepairRequest", "RepairResult", "repair"]
@@ -94,17 +95,8 @@ def _expire(writer: Writer, claim_id: str, *, reason: str) -> str:
 
 def _interrupt(writer: Writer, session_id: str, *, reason: str) -> tuple[str, tuple[str, ...]]:
     session = session_by_id(writer.database, session_id)
-    if session.status != "active":
-        raise InvalidTransition(
-            "the session is over already",
-            got=f"a session that is {session.status}",
-            expected="an active session",
-            next_step="run awr session list --active to see which are active",
-        )
-    claims = claims_of_session(writer.database, session.id, active_only=True)
-    for claim in claims:
-        close_claim(writer, claim)
-    closed = tuple(claim.id for claim in claims)
+    require_active(session)
+    closed = close_claims_of(writer, session)
     event = writer.append(
         "session.interrupted",
         {

@@ -16,7 +16,7 @@ from awr.domain.session import (
     validate_claim_wish,
     validate_labels,
 )
-from awr.errors import InvalidTransition, SourceConflict
+from awr.errors import SourceConflict
 from awr.journal.journal import Writer
 from awr.journal.sessions import (
     binding_of,
@@ -25,9 +25,9 @@ from awr.journal.sessions import (
     session_bound_to,
     session_by_id,
 )
-from awr.operations.claim import acquire, close_claim
+from awr.operations.claim import acquire, close_claims_of
 from awr.operations.fields import Branch, ExpectedRevision, described, require_main, work_entity
-from awr.operations.selection import LOCAL_CLIENT, bound_session
+from awr.operations.selection import LOCAL_CLIENT, bound_session, require_active
 from awr.project import Project
 from awr.sources.index import refreshed_write
 
@@ -195,17 +195,8 @@ def end(project: Project, request: EndRequest) -> EndResult:
     """
     with project.journal.write(expected_revision=request.expected_revision) as writer:
         session = session_by_id(writer.database, request.session)
-        if session.status != "active":
-            raise InvalidTransition(
-                "the session is over already",
-                got=f"a session that is {session.status}",
-                expected="an active session",
-                next_step="run awr session list --active to see which are active",
-            )
-        open_claims = claims_of_session(writer.database, session.id, active_only=True)
-        for claim in open_claims:
-            close_claim(writer, claim)
-        closed = tuple(claim.id for claim in open_claims)
+        require_active(session)
+        closed = close_claims_of(writer, session)
         event = writer.append(
             "session.ended",
             {
