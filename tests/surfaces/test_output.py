@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -13,11 +14,12 @@ import pytest
 
 from awr.errors import AwrError, InvalidInput, RevisionConflict, io_error
 from awr.operations.registry import OPERATIONS
+from awr.project import Project
 from awr.surfaces.cli.output import print_error
 from awr.surfaces.cli.views import view_of
 from tests.domain.test_compaction import observation
 from tests.support.cli import Outcome, call, spawn
-from tests.support.projects import make_project, revision
+from tests.support.projects import begin_session, make_project, revision
 
 RECORDS = Path(__file__).parents[1] / "fixtures" / "hosts"
 ESCAPE = "\x1b"
@@ -232,3 +234,18 @@ def test_colour_is_shown_on_a_terminal_and_not_where_nobody_wants_it(tmp_path: P
     call = ["--project", str(tmp_path), "status"]
     assert "\x1b[31m" in on_a_terminal(call, environment={})
     assert "\x1b[" not in on_a_terminal(call, environment={"NO_COLOR": "1"})
+
+
+@pytest.mark.parametrize("json_flag", [(), ("--json",)])
+def test_a_secret_that_is_on_record_is_held_back_from_the_answer(
+    root: Path, capsys: Capture, json_flag: tuple[str, ...]
+) -> None:
+    session = begin_session(Project.open(root))
+    secret = "ghp_" + "a1B2" * 9
+    connection = sqlite3.connect(root / ".awr" / "state.db", isolation_level=None)
+    connection.execute("UPDATE sessions SET model = ?", (secret,))
+    connection.close()
+    done = call(capsys, "--project", root, *json_flag, "session", "show", session)
+    assert done.code == 1
+    assert "RuleViolation" in done.err
+    assert secret not in done.out + done.err

@@ -8,6 +8,7 @@ from typing import Any
 import click
 import msgspec
 
+from awr.domain.secrets import refuse_secrets
 from awr.errors import AwrError
 
 __all__ = ["colour", "print_error", "print_result"]
@@ -20,8 +21,10 @@ def colour() -> bool | None:
 
 def print_result(name: str, result: Any, *, as_json: bool) -> None:
     """Print one result. A result that knows of a problem is printed first, then raises it for the exit code."""
+    public = getattr(result, "public", lambda: result)()
+    # What came in was looked at. A record from elsewhere, or from before a rule was known, is held back here.
+    refuse_secrets(msgspec.to_builtins(public), what="the answer")
     if as_json:
-        public = getattr(result, "public", lambda: result)()
         click.echo(msgspec.json.encode(public).decode())
     else:
         from awr.surfaces.cli.views import view_of  # a program's answer needs no words for people
