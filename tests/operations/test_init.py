@@ -31,7 +31,7 @@ from awr.project import Project
 from tests.support.cli import AWR, spawn, tree
 from tests.support.projects import LEDGER, MANIFEST, revision
 
-IGNORED = [".awr/state.db", ".awr/state.db-shm", ".awr/state.db-wal"]
+IGNORED = [".awr/state.db", ".awr/state.db-shm", ".awr/state.db-wal", ".awr/cache/", ".awr/mutations/"]
 SECRET = "sk-ant-0123456789abcdefghij"
 
 
@@ -316,7 +316,7 @@ def test_another_awrs_database_is_left_alone(root: Path) -> None:
         (b"", "\n".join(IGNORED) + "\n"),
         (b"target\n", "target\n" + "\n".join(IGNORED) + "\n"),
         (b"target", "target\n" + "\n".join(IGNORED) + "\n"),
-        (b".awr/state.db-wal\n", ".awr/state.db-wal\n.awr/state.db\n.awr/state.db-shm\n"),
+        (b".awr/state.db-wal\n", ".awr/state.db-wal\n.awr/state.db\n.awr/state.db-shm\n.awr/cache/\n.awr/mutations/\n"),
         ("\n".join(IGNORED).encode(), "\n".join(IGNORED)),
     ],
 )

@@ -45,13 +45,15 @@ def execution_by_key(database: Database, operation_key: str) -> Execution | None
 
 def executions_of_work(database: Database, work_item_id: str) -> list[Execution]:
     """Return every execution of a work item, oldest first."""
-    rows = database.rows(f"SELECT {_EXECUTION} FROM executions WHERE work_item_id = ? ORDER BY id", (work_item_id,))
+    rows = database.rows(
+        f"SELECT {_EXECUTION} FROM executions WHERE work_item_id = ? ORDER BY rowid", (work_item_id,)
+    )
     return [_execution(row) for row in rows]
 
 
 def executions(database: Database, *, limit: int) -> list[Execution]:
     """Return the project's executions, newest first."""
-    rows = database.rows(f"SELECT {_EXECUTION} FROM executions ORDER BY id DESC LIMIT ?", (limit,))
+    rows = database.rows(f"SELECT {_EXECUTION} FROM executions ORDER BY rowid DESC LIMIT ?", (limit,))
     return [_execution(row) for row in rows]
 
 

@@ -23,7 +23,7 @@ __all__ = ["FileChange", "InitRequest", "InitResult", "initialize"]
 
 LEDGER_NAME = "work-ledger.yaml"
 #: What belongs to this machine only.
-_IGNORED = (".awr/state.db", ".awr/state.db-shm", ".awr/state.db-wal")
+_IGNORED = (".awr/state.db", ".awr/state.db-shm", ".awr/state.db-wal", ".awr/cache/", ".awr/mutations/")
 
 
 class InitRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
