@@ -316,7 +316,10 @@ def test_another_awrs_database_is_left_alone(root: Path) -> None:
         (b"", "\n".join(IGNORED) + "\n"),
         (b"target\n", "target\n" + "\n".join(IGNORED) + "\n"),
         (b"target", "target\n" + "\n".join(IGNORED) + "\n"),
-        (b".awr/state.db-wal\n", ".awr/state.db-wal\n.awr/state.db\n.awr/state.db-shm\n.awr/cache/\n.awr/mutations/\n"),
+        (
+            b".awr/state.db-wal\n",
+            ".awr/state.db-wal\n.awr/state.db\n.awr/state.db-shm\n.awr/cache/\n.awr/mutations/\n",
+        ),
         ("\n".join(IGNORED).encode(), "\n".join(IGNORED)),
     ],
 )
