@@ -176,7 +176,7 @@ def source_versions(rows: tuple[SourceRow, ...]) -> tuple[SourceVersion, ...]:
             id=row.id,
             revision=row.source_revision,
             fingerprint=row.fingerprint,
-            freshness=row.freshness,  # type: ignore[arg-type]  # the column holds nothing else
+            freshness=row.freshness,
             locator=row.locator,
         )
         for row in rows

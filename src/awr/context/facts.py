@@ -114,7 +114,7 @@ def _goals(contents: Contents, request: ContextRequest, sources: dict[str, Sourc
         source = sources.get(identity.source_id) if identity is not None else None
         if not request.goals and not _is_default(goal, source):
             continue
-        freshness: Freshness = source.freshness if source is not None else "unavailable"  # type: ignore[assignment]
+        freshness: Freshness = source.freshness if source is not None else "unavailable"
         found.append(GoalFact(key=key, goal=goal, entity=identity, freshness=freshness))
     return found
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from awr.journal.database import Database, Row
 from awr.journal.events import Event
+
+if TYPE_CHECKING:
+    from awr.domain.work import Freshness
 
 __all__ = [
     "PROJECTORS",
@@ -31,7 +36,7 @@ class SourceRow(msgspec.Struct, frozen=True):
     config_sha256: str
     fingerprint: str | None
     source_revision: int
-    freshness: str
+    freshness: Freshness
     warnings: int
     retired: int
 

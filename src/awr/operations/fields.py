@@ -12,6 +12,7 @@ from awr.journal.sources import EntityRow, entity
 
 __all__ = [
     "Branch",
+    "Cached",
     "ExpectedRevision",
     "Limit",
     "OptionalRevision",
@@ -45,6 +46,7 @@ SessionId = Annotated[str, described("The session's id.")]
 WorkKey = Annotated[str, described("The work item's key in the ledger.", argument=True)]
 Limit = Annotated[int, msgspec.Meta(ge=1, le=1000, description="How many rows at the most.")]
 Branch = Annotated[str | None, described("The branch; only main exists.")]
+Cached = Annotated[bool, described("Answer from what was last indexed, without looking at the files.")]
 
 
 def require_main(branch: str | None) -> None:

@@ -11,7 +11,7 @@ from awr.domain.graph import Closure, Link, closure_of
 from awr.errors import BudgetExceeded, InvalidInput
 from awr.journal.journal import Reader
 from awr.journal.sources import live_sources
-from awr.operations.fields import Branch, described, require_main, work_entity
+from awr.operations.fields import Branch, Cached, described, require_main, work_entity
 from awr.operations.work import require_fresh
 from awr.project import Project
 from awr.sources.contents import Contents
@@ -29,7 +29,7 @@ class GraphRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         int, msgspec.Meta(ge=1, le=1000, description="How many work items the graph may have at the most.")
     ] = 100
     branch: Branch = None
-    cached: Annotated[bool, described("Answer from what was last indexed, without looking at the files.")] = False
+    cached: Cached = False
 
 
 class SourceReference(msgspec.Struct, frozen=True):

@@ -26,7 +26,7 @@ from awr.journal.journal import Reader
 from awr.journal.management import latest_management, management_by_request
 from awr.journal.sessions import session_by_id
 from awr.journal.sources import EntityRow, source_by_id
-from awr.operations.fields import Branch, ExpectedRevision, WorkKey, described, require_main, work_entity
+from awr.operations.fields import Branch, Cached, ExpectedRevision, WorkKey, described, require_main, work_entity
 from awr.operations.selection import require_active
 from awr.operations.work import require_fresh
 from awr.project import Project
@@ -50,7 +50,7 @@ SCOPE = "classification of one work item; it admits no execution, approves nothi
 class AssessRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     work: WorkKey
     branch: Branch = None
-    cached: Annotated[bool, described("Answer from what was last indexed, without looking at the files.")] = False
+    cached: Cached = False
 
 
 class ManageRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

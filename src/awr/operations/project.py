@@ -16,7 +16,7 @@ from awr.journal.journal import Reader
 from awr.journal.pending import HeldWork, PendingOperation, held_work, pending_operations
 from awr.journal.sessions import newest_sessions
 from awr.journal.sources import live_sources
-from awr.operations.fields import Branch, described, require_main
+from awr.operations.fields import Branch, Cached, described, require_main
 from awr.operations.work import require_fresh
 from awr.project import Project
 from awr.sources.contents import Contents
@@ -46,7 +46,7 @@ class StatusRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     goal: Annotated[str | None, described("Only work for this goal.")] = None
     milestone: Annotated[str | None, described("Only work of this milestone.")] = None
     branch: Branch = None
-    cached: Annotated[bool, described("Answer from what was last indexed, without looking at the files.")] = False
+    cached: Cached = False
 
 
 class QueueEntry(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ from awr.domain.work import Diagnostic, WorkItem
 from awr.journal.journal import Reader
 from awr.journal.sessions import active_claim
 from awr.journal.sources import live_sources
-from awr.operations.fields import Branch, described, require_main
+from awr.operations.fields import Branch, Cached, require_main
 from awr.operations.work import WorkView, require_fresh, work_view
 from awr.project import Project
 from awr.sources.contents import Contents
@@ -26,7 +26,7 @@ _DONE = frozenset({"completed", "cancelled"})
 class ReadyRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     limit: Annotated[int, msgspec.Meta(ge=1, le=100, description="How many work items at the most.")] = 10
     branch: Branch = None
-    cached: Annotated[bool, described("Answer from what was last indexed, without looking at the files.")] = False
+    cached: Cached = False
 
 
 class BlockedWork(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ from awr.errors import InvalidInput, NotFound
 from awr.journal.journal import Reader
 from awr.journal.search import POLICY_VERSION, Document, Found, SearchIndex, evidence_documents
 from awr.journal.sources import entities_of_source, entity, live_sources
-from awr.operations.fields import described
+from awr.operations.fields import Cached, described
 from awr.operations.work import require_fresh
 from awr.project import Project
 from awr.sources.contents import Contents, Described, Kind
@@ -34,7 +34,7 @@ class SearchRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     status: Annotated[str | None, described("Only goals, plans and work of exactly this status.")] = None
     work: Annotated[str | None, described("Only this work item, its evidence and its events.")] = None
     limit: Annotated[int, msgspec.Meta(ge=1, le=100, description="How many hits at the most.")] = 10
-    cached: Annotated[bool, described("Answer from what was last indexed, without looking at the files.")] = False
+    cached: Cached = False
 
 
 class Hit(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,7 +110,7 @@ def _checked(text: str | None) -> str | None:
     )
 
 
-def _hit(found: Found, freshness: dict[str, str]) -> Hit:
+def _hit(found: Found, freshness: dict[str, Freshness]) -> Hit:
     document = found.document
     source_id = document.source_id
     return Hit(
@@ -122,7 +122,7 @@ def _hit(found: Found, freshness: dict[str, str]) -> Hit:
         status=document.status,
         work_item_key=document.work_item_key,
         source_ref=document.source_ref,
-        source_freshness=None if source_id is None else freshness.get(source_id, "unavailable"),  # type: ignore[arg-type]  # the column holds nothing else
+        source_freshness=None if source_id is None else freshness.get(source_id, "unavailable"),
         origin="runtime" if source_id is None else "source",
         revision=document.revision,
         rank=found.rank,

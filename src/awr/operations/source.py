@@ -146,6 +146,6 @@ def _view(row: SourceRow) -> SourceView:
         adapter=row.adapter,
         fingerprint=row.fingerprint,
         source_revision=row.source_revision,
-        freshness=row.freshness,  # type: ignore[arg-type]  # the column holds nothing else
+        freshness=row.freshness,
         warnings=row.warnings,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -11,7 +11,7 @@ from awr.domain.work import Diagnostic, Freshness, WorkItem
 from awr.errors import SourceStale
 from awr.journal.sessions import active_claim
 from awr.journal.sources import EntityRow, source_by_id
-from awr.operations.fields import Branch, WorkKey, described, require_main, work_entity
+from awr.operations.fields import Branch, Cached, WorkKey, require_main, work_entity
 from awr.project import Project
 from awr.sources.contents import Contents
 from awr.sources.index import refresh
@@ -24,7 +24,7 @@ SUMMARY_CHARACTERS = 240
 class ShowRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     work: WorkKey
     branch: Branch = None
-    cached: Annotated[bool, described("Answer from what was last indexed, without looking at the files.")] = False
+    cached: Cached = False
 
 
 class ActiveClaim(msgspec.Struct, frozen=True):

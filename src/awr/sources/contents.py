@@ -58,10 +58,7 @@ class Contents:
     def __init__(self, reader: Reader) -> None:
         self._database = reader.database
         self._now = reader.now
-        self._freshness: dict[str, Freshness] = {
-            row.id: row.freshness  # type: ignore[misc]  # the column holds nothing else
-            for row in live_sources(reader.database)
-        }
+        self._freshness: dict[str, Freshness] = {row.id: row.freshness for row in live_sources(reader.database)}
         self._known: dict[str, tuple[WorkItem, str] | None] = {}
         # One for all questions over the same facts, so that no part of the graph is walked twice.
         self._faults: dict[str, tuple[Diagnostic, ...]] = {}

@@ -384,7 +384,7 @@ def _report(
             locator=row.locator,
             action=actions.get(row.id, "unchanged"),
             source_revision=row.source_revision,
-            freshness=row.freshness,  # type: ignore[arg-type]  # the column holds nothing else
+            freshness=row.freshness,
             warnings=row.warnings,
         )
         for row in rows
