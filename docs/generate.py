@@ -31,7 +31,7 @@ def page() -> str:
         parts.append(f"\n## awr {path}\n\n{command.help or ''}\n")
         operation = writes.get(path)
         if operation is not None:
-            kind = "writes" if operation.writes else "reads"
+            kind = "writes" if operation.effect == "write" else "reads"
             named = f", capability `{operation.capability}`" if operation.capability else ""
             parts.append(f"\nOperation `{operation.name}`, {kind}{named}.\n")
         rows = list(_rows(command))

@@ -57,6 +57,7 @@ __all__ = [
     "Storage",
     "Unsupported",
     "WorkActionIncomplete",
+    "error_of",
     "io_error",
     "not_unicode",
 ]
@@ -255,3 +256,16 @@ def not_unicode() -> InvalidInput:
         expected="text that UTF-8 can carry",
         next_step="send the text as UTF-8",
     )
+
+
+def error_of(report: dict[str, object]) -> AwrError:
+    """Return the error that a report was made of, for an answer that was recorded. Its class is told by its code."""
+    error = _Recorded(str(report["message"]))
+    error.code = str(report["code"])  # type: ignore[misc]  # one class for every code that may be on record
+    details = report.get("details")
+    error.details = dict(details) if isinstance(details, dict) else {}
+    return error
+
+
+class _Recorded(AwrError):
+    """An error as it was answered before."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from awr.errors import InvalidInput, NotFound, RuleViolation
@@ -13,19 +15,34 @@ __all__ = ["Project"]
 FOLDER = ".awr"
 MANIFEST = "project.toml"
 DATABASE = "state.db"
+CACHES = "cache"
 
 
 class Project:
     """A project's places, opened only after they have been found safe to use."""
 
-    def __init__(self, root: Path, *, clock: Clock = system_clock, make_id: NewId = new_id) -> None:
+    def __init__(
+        self,
+        root: Path,
+        *,
+        clock: Clock = system_clock,
+        make_id: NewId = new_id,
+        journal: Journal | None = None,
+        keeps_caches: bool = True,
+    ) -> None:
         self.root = root
-        self.journal = Journal(root / FOLDER / DATABASE, clock=clock, make_id=make_id)
+        self.journal = journal or Journal(root / FOLDER / DATABASE, clock=clock, make_id=make_id)
+        self._keeps_caches = keeps_caches
 
     @property
     def folder(self) -> Path:
         """The folder that holds everything of AWR's."""
         return self.root / FOLDER
+
+    @property
+    def cache_folder(self) -> Path | None:
+        """Where caches lie, or None for a read that leaves no trace."""
+        return self.folder / CACHES if self._keeps_caches else None
 
     @property
     def manifest_path(self) -> Path:
@@ -44,6 +61,19 @@ class Project:
                 next_step='run awr init --goal "what you want to reach" --accept in it, or give --project PATH',
             )
         return project
+
+    def tagged(self, operation_id: str) -> Project:
+        """Return this project for one identified operation, whose events carry its id."""
+        return Project(self.root, journal=self.journal.tagged(operation_id))
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Project]:
+        """Return this project for one read that changes nothing: its journal is a private copy, no cache is kept."""
+        copy = self.journal.snapshot()
+        try:
+            yield Project(self.root, journal=copy, keeps_caches=False)
+        finally:
+            copy.close()
 
     def refuse_links(self) -> None:
         """Raise RuleViolation if AWR's folder or database is a symbolic link."""

@@ -112,7 +112,7 @@ def play_on(project: Project, step: str, session: str, choice: int) -> None:
         answer(project, found[0].id if found else "none", cancel=choice == 0)
     elif step == "resume":
         request = ResumeRequest(
-            from_session=session, agent=f"agent-{choice}", provider="p", model="m", expected_revision=now
+            session=session, agent=f"agent-{choice}", provider="p", model="m", expected_revision=now
         )
         resume(project, request)
     elif step == "register":

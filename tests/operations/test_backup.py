@@ -13,6 +13,7 @@ import pytest
 
 from awr.errors import AwrError, InvalidInput, NotFound, RuleViolation, SourceConflict, Storage
 from awr.journal.database import Database
+from awr.journal.migrations import SCHEMA_VERSION
 from awr.journal.verification import verify
 from awr.operations.backup import LIST, BackupRequest, BackupResult, backup
 from awr.operations.doctor import DoctorRequest, doctor
@@ -236,7 +237,7 @@ def test_a_folder_that_is_no_backup_is_not_found(project: Project, tmp_path: Pat
 
 
 def test_a_broken_journal_is_not_backed_up(project: Project, copy: Path) -> None:
-    database = Database(project.journal.path, mode="write", schema_version=2)
+    database = Database(project.journal.path, mode="write", schema_version=SCHEMA_VERSION)
     database.execute("DROP TRIGGER events_refuse_update")
     database.execute("UPDATE events SET summary = 'x' WHERE position = 2")
     database.close()

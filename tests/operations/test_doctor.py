@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from awr.journal.database import Database
+from awr.journal.migrations import SCHEMA_VERSION
 from awr.operations.doctor import DoctorRequest, DoctorResult, Finding, doctor
 from awr.operations.session import EndRequest, StartRequest, end, start
 from awr.project import Project
@@ -40,7 +41,7 @@ def only(project: Project) -> Finding:
 
 
 def corrupt(project: Project, *statements: str) -> None:
-    database = Database(project.journal.path, mode="write", schema_version=2)
+    database = Database(project.journal.path, mode="write", schema_version=SCHEMA_VERSION)
     for statement in statements:
         database.execute(statement)
     database.close()

@@ -115,18 +115,23 @@ def test_a_request_has_a_json_schema(operation: Operation) -> None:
     assert schema
 
 
-def test_operations_that_only_read_are_not_marked_as_writing() -> None:
+def test_operations_that_answer_from_the_record_are_marked_so() -> None:
     reading = {
         *("capabilities", "report", "source.list", "source.show", "work.history", "session.list", "session.show"),
         *("compaction.inspect", "event.show", "event.history", "journal.verify"),
     }
-    assert not any(operation_named(name).writes for name in reading)
+    assert {operation_named(name).effect for name in reading} == {"runtime_read"}
 
 
-def test_operations_that_look_at_files_or_write_are_marked_as_writing() -> None:
+def test_operations_that_look_at_the_files_are_marked_so() -> None:
+    looking = ("project.status", "work.ready", "search", "work.show", "work.graph", "context.compile", "work.prepare")
+    assert {operation_named(name).effect for name in looking} == {"source_read"}
+
+
+def test_operations_that_change_the_journal_are_marked_as_writing() -> None:
     writing = {
-        *("project.init", "project.status", "source.scan", "source.reindex", "work.show", "session.start"),
+        *("project.init", "source.scan", "source.reindex", "session.start"),
         *("session.end", "compaction.observe", "compaction.defer", "compaction.import", "event.append"),
         "journal.rebuild",
     }
-    assert all(operation_named(name).writes for name in writing)
+    assert {operation_named(name).effect for name in writing} == {"write"}

@@ -74,7 +74,7 @@ def test_a_successor_takes_over_checkpoint_and_claim_in_one_revision(project: Pr
     first = begin(project, claim=True, ttl_ms=60_000)
     saved = save(project, first)
     before = revision(project)
-    result = go_on(project, from_session=first)
+    result = go_on(project, session=first)
     assert result.ok
     assert (result.selection_basis, result.recovery_basis, result.recovery_gaps) == (
         "explicit_session",
@@ -114,7 +114,7 @@ def test_incomplete_required_context_writes_nothing(project: Project) -> None:
     ledger.write_text(LEDGER.replace("    next_action: Write the grammar\n", ""))
     refresh(project)
     before = revision(project)
-    result = go_on(project, from_session=first)
+    result = go_on(project, session=first)
     assert (result.ok, result.resumed, result.context_phase) == (False, None, "preflight")
     assert isinstance(result.problem(), ContextIncomplete)
     assert revision(project) == before
@@ -122,7 +122,7 @@ def test_incomplete_required_context_writes_nothing(project: Project) -> None:
 
 
 def test_without_a_checkpoint_the_gap_is_named(project: Project) -> None:
-    result = go_on(project, from_session=begin(project))
+    result = go_on(project, session=begin(project))
     assert (result.recovery_basis, result.recovery_gaps) == ("source_and_session_start", ("no_checkpoint",))
     assert result.resumed is not None
     assert result.resumed.checkpoint is None
@@ -131,7 +131,7 @@ def test_without_a_checkpoint_the_gap_is_named(project: Project) -> None:
 def test_a_lapsed_claim_is_not_inherited(project: Project, clock: Clock) -> None:
     first = begin(project, claim=True, ttl_ms=1000)
     clock.now += 1000
-    result = go_on(project, from_session=first)
+    result = go_on(project, session=first)
     assert result.resumed is not None
     assert result.resumed.claim is None
     assert [one.status for one in show(project, ShowRequest(session=first)).claims] == ["expired"]
@@ -139,18 +139,18 @@ def test_a_lapsed_claim_is_not_inherited(project: Project, clock: Clock) -> None
 
 def test_a_claim_can_be_acquired_anew_or_left(project: Project, clock: Clock) -> None:
     first = begin(project, claim=True)
-    acquired = go_on(project, from_session=first, claim="acquire", ttl_ms=5000).resumed
+    acquired = go_on(project, session=first, claim="acquire", ttl_ms=5000).resumed
     assert acquired is not None
     assert acquired.claim is not None
     assert acquired.claim.expires_at == clock.now + 5000
-    left = go_on(project, from_session=acquired.session.id, claim="none").resumed
+    left = go_on(project, session=acquired.session.id, claim="none").resumed
     assert left is not None
     assert left.claim is None
 
 
 def test_a_time_limit_needs_an_acquired_claim(project: Project) -> None:
     with pytest.raises(InvalidInput):
-        go_on(project, from_session=begin(project), ttl_ms=5)
+        go_on(project, session=begin(project), ttl_ms=5)
 
 
 def test_a_claim_of_a_third_session_refuses_an_acquiring_resume_and_writes_nothing(project: Project) -> None:
@@ -158,16 +158,16 @@ def test_a_claim_of_a_third_session_refuses_an_acquiring_resume_and_writes_nothi
     begin(project, claim=True)
     before = revision(project)
     with pytest.raises(ClaimConflict):
-        go_on(project, from_session=first, claim="acquire")
+        go_on(project, session=first, claim="acquire")
     assert revision(project) == before
 
 
 def test_a_session_is_taken_over_once(project: Project) -> None:
     first = begin(project)
-    successor = go_on(project, from_session=first).resumed
+    successor = go_on(project, session=first).resumed
     assert successor is not None
     with pytest.raises(InvalidTransition) as caught:
-        go_on(project, from_session=first)
+        go_on(project, session=first)
     assert caught.value.details["successor"] == successor.session.id
 
 
@@ -211,9 +211,9 @@ def test_an_open_wait_refuses_a_resume_and_a_successor_still_sees_the_answered_o
         ),
     ).wait
     with pytest.raises(InvalidTransition):
-        go_on(project, from_session=first)
+        go_on(project, session=first)
     reply(project, ReplyRequest(wait=asked.id, reply="Yes", expected_revision=revision(project)))
-    resumed = go_on(project, from_session=first).resumed
+    resumed = go_on(project, session=first).resumed
     assert resumed is not None
     seen = waits(project, WaitsRequest(session=resumed.session.id))
     assert [one.reply for one in seen.waits] == ["Yes"]
@@ -226,7 +226,7 @@ def test_work_that_is_over_or_unknown_is_not_gone_on_with(project: Project, stat
     ledger.write_text(LEDGER.replace("status: planned\n    goal", f"status: {status}\n    goal"))
     refresh(project)
     with pytest.raises(InvalidTransition):
-        go_on(project, from_session=first)
+        go_on(project, session=first)
 
 
 def test_a_source_edit_nobody_has_seen_refuses_the_resume(project: Project) -> None:
@@ -235,7 +235,7 @@ def test_a_source_edit_nobody_has_seen_refuses_the_resume(project: Project) -> N
     ledger = project.root / "work-ledger.yaml"
     ledger.write_text(ledger.read_text().replace("Parse input", "Parse all input"))
     with pytest.raises(RevisionConflict):
-        go_on(project, from_session=first, expected_revision=now)
+        go_on(project, session=first, expected_revision=now)
     assert show(project, ShowRequest(session=first)).session.status == "active"
 
 
@@ -243,8 +243,8 @@ def test_conversations_keep_one_session_each(project: Project) -> None:
     first = begin(project, conversation="one")
     begin(project, conversation="two", work="report")
     with pytest.raises(SourceConflict):
-        go_on(project, from_session=first, conversation="two")
-    resumed = go_on(project, from_session=first, conversation="one").resumed
+        go_on(project, session=first, conversation="two")
+    resumed = go_on(project, session=first, conversation="one").resumed
     assert resumed is not None
     assert show(project, ShowRequest(conversation="one")).session.id == resumed.session.id
 
@@ -252,15 +252,15 @@ def test_conversations_keep_one_session_each(project: Project) -> None:
 def test_what_does_not_fit_together_is_refused(project: Project) -> None:
     first = begin(project)
     with pytest.raises(RuleViolation):
-        go_on(project, from_session=first, work="report")
+        go_on(project, session=first, work="report")
     with pytest.raises(NotFound):
-        go_on(project, from_session="0" * 26)
+        go_on(project, session="0" * 26)
     with pytest.raises(InvalidInput):
-        go_on(project, from_session=begin(project, work=None))
+        go_on(project, session=begin(project, work=None))
 
 
 def test_the_answer_is_json_with_the_documented_fields(project: Project) -> None:
-    result = msgspec.to_builtins(go_on(project, from_session=begin(project)))
+    result = msgspec.to_builtins(go_on(project, session=begin(project)))
     assert {
         "selection_basis",
         "from_session_id",

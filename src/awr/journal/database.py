@@ -26,13 +26,24 @@ FOREIGN_AWR_ID = 0x41575231
 WAL_PAGES = 400
 WAL_BYTES = 2 * 1024 * 1024
 BUSY_MS = 5000
+#: A private copy of a larger database is refused: reads on an agent's transport live in memory.
+COPY_BYTES = 256 * 1024 * 1024
 
 
 class Database:
-    """One connection. `mode` is "read" (never writes, file must exist), "write" or "create"."""
+    """One connection.
+
+    `mode` is "read" (never writes, the file must exist), "write", "create", "copy": a private copy of the whole file
+    in memory, which nothing is written to, or "memory": a new database that lives as long as its connection.
+    """
 
     def __init__(
-        self, path: Path, *, mode: Literal["read", "write", "create"], busy_ms: int = BUSY_MS, schema_version: int
+        self,
+        path: Path,
+        *,
+        mode: Literal["read", "write", "create", "copy", "memory"],
+        busy_ms: int = BUSY_MS,
+        schema_version: int,
     ) -> None:
         self.path = path
         self.mode = mode
@@ -42,6 +53,8 @@ class Database:
             try:
                 self._configure()
                 self._refuse_what_is_not_ours()
+                if mode == "copy":
+                    self._become_copy()
             except BaseException:
                 self._connection.close()
                 raise
@@ -88,8 +101,10 @@ class Database:
 
     def _connect(self, busy_ms: int) -> sqlite3.Connection:
         options: dict[str, object] = {"timeout": busy_ms / 1000, "isolation_level": None, "uri": True}
+        if self.mode == "memory":
+            return self._opened("file::memory:", options)
         address = "file:" + quote(str(self.path.absolute()))
-        if self.mode != "read":
+        if self.mode in {"write", "create"}:
             flag = "rwc" if self.mode == "create" else "rw"
             return self._opened(f"{address}?mode={flag}", options)
         try:
@@ -113,7 +128,7 @@ class Database:
         run = self._connection.execute
         run("PRAGMA foreign_keys = ON")
         run("PRAGMA recursive_triggers = ON")
-        if self.mode == "read":
+        if self.mode in {"read", "copy"}:
             run("PRAGMA query_only = ON")
             return
         if self._pragma("application_id") == APPLICATION_ID:
@@ -144,6 +159,26 @@ class Database:
             finally:
                 target.close()
 
+    def _become_copy(self) -> None:
+        size = self._pragma("page_count") * self._pragma("page_size")
+        if size > COPY_BYTES:
+            raise Storage(
+                "the database is too large to be copied for a read",
+                got=f"{size} bytes",
+                expected=f"at most {COPY_BYTES} bytes",
+                next_step="read with the awr command, which needs no copy",
+            )
+        memory = sqlite3.connect(":memory:", isolation_level=None)
+        try:
+            memory.row_factory = Row
+            self._connection.backup(memory)
+            memory.execute("PRAGMA query_only = ON")
+        except BaseException:
+            memory.close()
+            raise
+        self._connection.close()
+        self._connection = memory
+
     def is_empty(self) -> bool:
         """Tell whether the file has no content at all yet."""
         found = self.row("SELECT count(*) AS number FROM sqlite_master")
@@ -155,7 +190,7 @@ class Database:
 
     def _refuse_what_is_not_ours(self) -> None:
         owner = self._pragma("application_id")
-        if owner == 0 and self.mode == "create" and self.is_empty():
+        if owner == 0 and self.mode in {"create", "memory"} and self.is_empty():
             return
         if owner != APPLICATION_ID:
             whose = "another AWR's database" if owner == FOREIGN_AWR_ID else "not a database of this program"
@@ -173,7 +208,7 @@ class Database:
                 expected=f"schema {self._schema_version} or older",
                 next_step="install the newer AWR that wrote it",
             )
-        if version < self._schema_version and self.mode == "read":
+        if version < self._schema_version and self.mode in {"read", "copy"}:
             raise Storage(
                 "the database has an older schema, and a reading command changes nothing",
                 got=f"schema {version}",

@@ -51,9 +51,16 @@ def executions_of_work(database: Database, work_item_id: str) -> list[Execution]
     return [_execution(row) for row in rows]
 
 
-def executions(database: Database, *, limit: int) -> list[Execution]:
-    """Return the project's executions, newest first."""
-    rows = database.rows(f"SELECT {_EXECUTION} FROM executions ORDER BY rowid DESC LIMIT ?", (limit,))
+def executions(
+    database: Database, *, limit: int, work_item_id: str | None = None, client: str | None = None
+) -> list[Execution]:
+    """Return executions, newest first: the project's, one work item's, or those of one client's sessions."""
+    rows = database.rows(
+        f"SELECT {_EXECUTION} FROM executions WHERE (:work IS NULL OR work_item_id = :work) "
+        "AND (:client IS NULL OR session_id IN (SELECT id FROM sessions WHERE client = :client)) "
+        "ORDER BY rowid DESC LIMIT :limit",
+        {"work": work_item_id, "client": client, "limit": limit},
+    )
     return [_execution(row) for row in rows]
 
 

@@ -9,9 +9,15 @@ from awr.errors import InvalidInput
 from awr.journal.database import Database, Row
 from awr.journal.events import COLUMNS, Event, event_of
 
-__all__ = ["Cursor", "HistoryFilter", "HistoryPage", "HistoryRow", "history"]
+__all__ = ["Cursor", "HistoryFilter", "HistoryPage", "HistoryRow", "history", "visible_event"]
 
 SUMMARY_CHARACTERS = 240
+#: What a client of the shared service may see: its own sessions' events, and those of no session. An identified
+#: write's record holds the answer that one client got.
+_VISIBLE = (
+    "(session_id IN (SELECT id FROM sessions WHERE client = :client) "
+    "OR (session_id IS NULL AND event_type NOT LIKE 'mcp.operation_%'))"
+)
 
 
 class Cursor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -33,6 +39,7 @@ class HistoryFilter(msgspec.Struct, frozen=True, kw_only=True):
     source_id: str | None = None
     after_revision: int = 0
     through_revision: int | None = None
+    visible_to: str | None = None
 
 
 class HistoryRow(msgspec.Struct, frozen=True):
@@ -78,6 +85,7 @@ def history(
             AND (:type IS NULL OR event_type = :type)
             AND (:importance IS NULL OR importance = :importance)
             AND (:source IS NULL OR named_source = :source)
+            AND (:client IS NULL OR {_VISIBLE})
         ORDER BY position LIMIT :limit
         """,
         {
@@ -89,6 +97,7 @@ def history(
             "type": wanted.event_type,
             "importance": wanted.importance,
             "source": wanted.source_id,
+            "client": wanted.visible_to,
             "limit": limit + 1,
         },
     )
@@ -97,6 +106,15 @@ def history(
         events=tuple(_history_row(row) for row in page),
         next_cursor=_cursor_at(event_of(page[-1])) if len(rows) > limit else None,
     )
+
+
+def visible_event(database: Database, event_id: str, *, client: str | None) -> Event | None:
+    """Return one event, or None where there is none or this client may not see it; None as client sees all."""
+    row = database.row(
+        f"SELECT {COLUMNS} FROM events WHERE id = :id AND (:client IS NULL OR {_VISIBLE})",
+        {"id": event_id, "client": client},
+    )
+    return None if row is None else event_of(row)
 
 
 def _history_row(row: Row) -> HistoryRow:

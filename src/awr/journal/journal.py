@@ -6,7 +6,7 @@ both believe that they were first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, cast
@@ -14,13 +14,17 @@ from typing import Literal, cast
 import msgspec
 
 from awr.domain.events import Importance
-from awr.errors import NotFound, RevisionConflict, Storage
+from awr.errors import NotFound, RevisionConflict, SourceStale, Storage
 from awr.ids import Clock, NewId, following_id, new_id, system_clock
 from awr.journal.database import BUSY_MS, Database
 from awr.journal.events import Event, Head, encode_payload, events_in_order, head_of, insert_event, payload_sha256
 from awr.journal.migrations import SCHEMA_VERSION, migrate
 
-__all__ = ["Journal", "Reader", "Writer"]
+__all__ = ["OPERATION_TAG", "Journal", "Reader", "Snapshot", "Writer"]
+
+
+#: The payload key that names the operation an event belongs to. No caller can state it.
+OPERATION_TAG = "mcp_operation_id"
 
 
 class ProjectIdentity(msgspec.Struct, frozen=True):
@@ -54,9 +58,18 @@ class Reader:
 class Writer(Reader):
     """The only way to add events. All that one block appends becomes one revision, or none of it does."""
 
-    def __init__(self, database: Database, *, project: ProjectIdentity, now: int, make_id: NewId) -> None:
+    def __init__(
+        self,
+        database: Database,
+        *,
+        project: ProjectIdentity,
+        now: int,
+        make_id: NewId,
+        operation_id: str | None = None,
+    ) -> None:
         super().__init__(database, project=project, now=now)
         self._make_id = make_id
+        self._operation_id = operation_id
         self._base_revision = self.head.project_revision
         self._last_id = ""
 
@@ -74,7 +87,7 @@ class Writer(Reader):
     def append(
         self,
         event_type: str,
-        payload: object,
+        payload: Mapping[str, object],
         *,
         summary: str,
         importance: Importance = "normal",
@@ -82,10 +95,14 @@ class Writer(Reader):
         session_id: str | None = None,
         branch_id: str | None = None,
     ) -> Event:
-        """Add one event and bring the projections up to date with it."""
+        """Add one event and bring the projections up to date with it.
+
+        What an identified operation appends carries its id, so that a lost answer can be traced to what was done.
+        """
         from awr.journal.projections import project_event  # readers need none of the rooms behind it
 
-        stored = encode_payload(payload)
+        tag: dict[str, object] = {OPERATION_TAG: self._operation_id} if self._operation_id is not None else {}
+        stored = encode_payload({**payload, **tag})
         event = Event(
             position=self.head.position + 1,
             id=self.new_id(),
@@ -117,11 +134,13 @@ class Journal:
         clock: Clock = system_clock,
         make_id: NewId = new_id,
         busy_ms: int = BUSY_MS,
+        operation_id: str | None = None,
     ) -> None:
         self.path = path
         self.clock = clock
         self._make_id = make_id
         self._busy_ms = busy_ms
+        self._operation_id = operation_id
         self._writing: Database | None = None
         self._project: ProjectIdentity | None = None
 
@@ -164,12 +183,32 @@ class Journal:
             with database.transaction("IMMEDIATE"):
                 # A connection that is held open has seen its project, which never changes its identity.
                 project = self._project or _identity(database)
-                writer = Writer(database, project=project, now=self.clock(), make_id=self._make_id)
+                writer = Writer(
+                    database,
+                    project=project,
+                    now=self.clock(),
+                    make_id=self._make_id,
+                    operation_id=self._operation_id,
+                )
                 writer.require_revision(expected_revision)
                 yield writer
         finally:
             if database is not self._writing:
                 database.close()
+
+    def tagged(self, operation_id: str) -> Journal:
+        """Return this journal for one identified operation: what it appends carries the operation's id."""
+        return Journal(
+            self.path,
+            clock=self.clock,
+            make_id=self._make_id,
+            busy_ms=self._busy_ms,
+            operation_id=operation_id,
+        )
+
+    def snapshot(self) -> Snapshot:
+        """Copy the journal as it is now into private memory. Close it when the read is done."""
+        return Snapshot(self.path, clock=self.clock, make_id=self._make_id, busy_ms=self._busy_ms)
 
     @contextmanager
     def held_open(self) -> Iterator[Journal]:
@@ -191,8 +230,35 @@ class Journal:
             raise
         return database
 
-    def _open(self, mode: Literal["read", "write", "create"]) -> Database:
+    def _open(self, mode: Literal["read", "write", "create", "copy"]) -> Database:
         return Database(self.path, mode=mode, busy_ms=self._busy_ms, schema_version=SCHEMA_VERSION)
+
+
+class Snapshot(Journal):
+    """A private copy of a journal. Reading it is coherent however long it takes; writing it is refused."""
+
+    def __init__(self, path: Path, *, clock: Clock, make_id: NewId, busy_ms: int) -> None:
+        super().__init__(path, clock=clock, make_id=make_id, busy_ms=busy_ms)
+        self._copy = self._open("copy")
+
+    def close(self) -> None:
+        """Forget the copy."""
+        self._copy.close()
+
+    @contextmanager
+    def read(self) -> Iterator[Reader]:
+        """Return the one view there is."""
+        yield Reader(self._copy, project=_identity(self._copy), now=self.clock())
+
+    @contextmanager
+    def write(self, *, expected_revision: int | None = None) -> Iterator[Writer]:
+        """Refuse: whoever reads a copy and finds that something would have to be recorded reads what is stale."""
+        raise SourceStale(
+            "a source of this project is not as it was indexed",
+            expected="sources that are indexed as they are now",
+            next_step="run awr source reindex, then read again",
+        )
+        yield  # pragma: no cover - makes this a generator
 
 
 def _identity(database: Database) -> ProjectIdentity:

@@ -310,10 +310,32 @@ def create_evidence(database: Database) -> None:
     )
 
 
+def create_operations(database: Database) -> None:
+    """Create the projection of identified operations: who asked for what, and which event has the answer."""
+    database.execute(
+        """
+        CREATE TABLE operations (
+            id TEXT PRIMARY KEY,
+            client TEXT NOT NULL,
+            request_id TEXT NOT NULL,
+            tool TEXT NOT NULL,
+            fingerprint TEXT NOT NULL,
+            status TEXT NOT NULL,
+            started_revision INTEGER NOT NULL,
+            started_at INTEGER NOT NULL,
+            finished_revision INTEGER,
+            answer_event_id TEXT,
+            UNIQUE (client, request_id)
+        ) STRICT
+        """
+    )
+
+
 #: One list of steps per schema version, oldest first.
 _VERSIONS: tuple[tuple[Step, ...], ...] = (
     (create_journal, create_sessions, create_compactions, create_sources, create_contents),
     (link_sessions, create_checkpoints, create_executions, create_management, create_evidence),
+    (create_operations,),
 )
 SCHEMA_VERSION = len(_VERSIONS)
 

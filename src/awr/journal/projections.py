@@ -7,7 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from awr.journal import checkpoints, compactions, evidence, executions, management, proposals, sessions, sources
+from awr.journal import (
+    checkpoints,
+    compactions,
+    evidence,
+    executions,
+    management,
+    proposals,
+    receipts,
+    sessions,
+    sources,
+)
 from awr.journal.database import Database
 from awr.journal.events import Event, events_in_order
 
@@ -30,6 +40,7 @@ PROJECTED_TABLES = {
     "entities": "kind, external_key",
     "evidence": "id",
     "proposals": "id",
+    "operations": "id",
 }
 
 
@@ -71,4 +82,5 @@ _PROJECTORS: dict[str, Projector] = {
     **sources.PROJECTORS,
     **evidence.PROJECTORS,
     **proposals.PROJECTORS,
+    **receipts.PROJECTORS,
 }

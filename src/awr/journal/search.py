@@ -7,11 +7,11 @@ indexed anew when a source changed; events are appended to the index as they are
 from __future__ import annotations
 
 import re
-import tempfile
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -25,11 +25,11 @@ from awr.journal.sources import live_sources
 __all__ = ["POLICY_VERSION", "Document", "Found", "SearchIndex", "evidence_documents", "expression"]
 
 #: Part of the index's state: what is indexed, and how texts are cut into terms.
-POLICY_VERSION = 1
+POLICY_VERSION = 2
 TITLE_CHARACTERS = 160
 SUMMARY_CHARACTERS = 280
 
-_SCHEMA = 1
+_SCHEMA = 2
 #: How much a match counts in each column of the index: key, title, summary, terms.
 _WEIGHTS = "8.0, 4.0, 1.0, 0.5"
 _CJK = "぀-ヿㇰ-ㇿ㐀-䶿一-鿿가-힯豈-﫿ｦ-ﾟ\U00020000-\U0003ffff"
@@ -49,6 +49,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     work_item_key: str | None = None
     source_id: str | None = None
     source_ref: str | None = None
+    session_id: str | None = None
     revision: int
     terms: str = ""
 
@@ -71,21 +72,13 @@ class SearchIndex:
 
     @classmethod
     @contextmanager
-    def open(cls, folder: Path) -> Iterator[SearchIndex]:
-        """Open the index in a folder of caches. Where it cannot be kept there, it lives for this one call."""
-        database = _kept(folder)
-        if database is not None:
-            try:
-                yield cls(database)
-            finally:
-                database.close()
-            return
-        with tempfile.TemporaryDirectory(prefix="awr-search-") as name:
-            database = _created(Path(name) / "search.db")
-            try:
-                yield cls(database)
-            finally:
-                database.close()
+    def open(cls, folder: Path | None) -> Iterator[SearchIndex]:
+        """Open the index in a folder of caches. Where it cannot be kept, it lives in memory for this call."""
+        database = (_kept(folder) if folder is not None else None) or _created(Path("search"), mode="memory")
+        try:
+            yield cls(database)
+        finally:
+            database.close()
 
     def refresh(self, reader: Reader, described: Iterable[Document]) -> None:
         """Bring the index up to date. `described` has everything but events; it is read only when that changed."""
@@ -108,15 +101,28 @@ class SearchIndex:
             self._database.execute("INSERT INTO state VALUES (?, ?, ?)", (stamp, *tuple(_newest(reader))))
 
     def search(
-        self, text: str | None, *, kind: str | None, status: str | None, work: str | None, limit: int
+        self,
+        text: str | None,
+        *,
+        kind: str | None,
+        status: str | None,
+        work: str | None,
+        limit: int,
+        sessions: Collection[str] | None = None,
     ) -> list[Found]:
-        """Return the best matches of all words, or without a text every document that the filters leave."""
+        """Return the best matches of all words, or without a text every document that the filters leave.
+
+        `sessions` leaves out what belongs to any other session; None leaves out nothing.
+        """
         filters = (
             "(:kind IS NULL OR d.kind = :kind) AND (:status IS NULL OR d.status = :status) "
-            "AND (:work IS NULL OR d.work_item_key = :work)"
+            "AND (:work IS NULL OR d.work_item_key = :work) "
+            "AND (:sessions IS NULL OR d.session_id IS NULL "
+            "OR d.session_id IN (SELECT value FROM json_each(:sessions)))"
         )
         source, rank = "documents d", "0.0"
         values: dict[str, object] = {"kind": kind, "status": status, "work": work, "limit": limit}
+        values["sessions"] = None if sessions is None else msgspec.json.encode(list(sessions)).decode()
         if text is not None:
             values["text"] = expression(text)
             if not values["text"]:
@@ -231,11 +237,12 @@ def evidence_documents(reader: Reader) -> Iterator[Document]:
 
 def _events(reader: Reader, *, after: int) -> Iterator[Document]:
     rows = reader.database.execute(
-        "SELECT e.id, e.event_type, e.summary, e.project_revision, n.external_key FROM events e "
-        "LEFT JOIN entities n ON n.id = e.work_item_id WHERE e.position > ? ORDER BY e.position",
+        "SELECT e.id, e.event_type, e.summary, e.project_revision, e.session_id, n.external_key FROM events e "
+        "LEFT JOIN entities n ON n.id = e.work_item_id "
+        "WHERE e.position > ? AND e.event_type NOT LIKE 'mcp.operation_%' ORDER BY e.position",
         (after,),
     )
-    for identifier, event_type, summary, revision, work in rows:
+    for identifier, event_type, summary, revision, session, work in rows:
         yield Document(
             kind="event",
             id=identifier,
@@ -243,6 +250,7 @@ def _events(reader: Reader, *, after: int) -> Iterator[Document]:
             title=event_type,
             summary=summary,
             work_item_key=work,
+            session_id=session,
             revision=revision,
         )
 
@@ -276,8 +284,8 @@ def _is_whole(database: Database) -> bool:
         return False
 
 
-def _created(path: Path) -> Database:
-    database = Database(path, mode="create", schema_version=_SCHEMA)
+def _created(path: Path, *, mode: Literal["create", "memory"] = "create") -> Database:
+    database = Database(path, mode=mode, schema_version=_SCHEMA)
     try:
         if database.is_empty():
             database.claim_new_file()

@@ -12,10 +12,12 @@ __all__ = [
     "active_claim",
     "binding_of",
     "claims_of_session",
+    "is_visible",
     "lineage",
     "newest_sessions",
     "session_bound_to",
     "session_by_id",
+    "sessions_of",
     "successor_of",
 ]
 
@@ -52,13 +54,13 @@ def binding_of(database: Database, session_id: str) -> Binding | None:
 
 
 def newest_sessions(
-    database: Database, *, active_only: bool, before_revision: int | None, limit: int
+    database: Database, *, active_only: bool, before_revision: int | None, limit: int, client: str | None = None
 ) -> list[Session]:
-    """Return sessions, newest first."""
+    """Return sessions, newest first; `client` leaves those that are bound to a conversation of that client."""
     rows = database.rows(
         f"SELECT {_SESSION} FROM sessions WHERE (NOT ? OR status = 'active') AND start_project_revision < ? "
-        "ORDER BY start_project_revision DESC, id DESC LIMIT ?",
-        (active_only, 2**62 if before_revision is None else before_revision, limit),
+        "AND (? IS NULL OR client = ?) ORDER BY start_project_revision DESC, id DESC LIMIT ?",
+        (active_only, 2**62 if before_revision is None else before_revision, client, client, limit),
     )
     return [_session(row) for row in rows]
 
@@ -78,6 +80,19 @@ def successor_of(database: Database, session_id: str) -> str | None:
     """Return the session that took over from this one, or None."""
     row = database.row("SELECT resumed_to FROM sessions WHERE id = ?", (session_id,))
     return None if row is None else row["resumed_to"]
+
+
+def sessions_of(database: Database, client: str) -> list[str]:
+    """Return the ids of the sessions that are bound to a client's conversations."""
+    return [row["id"] for row in database.rows("SELECT id FROM sessions WHERE client = ? ORDER BY id", (client,))]
+
+
+def is_visible(database: Database, session_id: str | None, *, client: str | None) -> bool:
+    """Tell whether a client may see what belongs to a session. What belongs to none is everybody's."""
+    if session_id is None or client is None:
+        return True
+    bound = binding_of(database, session_id)
+    return bound is not None and bound.client == client
 
 
 def claims_of_session(database: Database, session_id: str, *, active_only: bool = False) -> list[Claim]:

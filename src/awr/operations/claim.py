@@ -7,13 +7,13 @@ from typing import Annotated, Literal
 import msgspec
 
 from awr.domain.session import Claim, Session
-from awr.errors import ClaimConflict, ContextIncomplete, InvalidTransition, NotFound, RuleViolation
+from awr.errors import ClaimConflict, ContextIncomplete, InvalidInput, InvalidTransition, NotFound, RuleViolation
 from awr.journal.checkpoints import latest_checkpoint
 from awr.journal.journal import Writer
 from awr.journal.sessions import active_claim, claims_of_session, session_by_id
-from awr.journal.sources import EntityRow
+from awr.journal.sources import EntityRow, entity_by_id
 from awr.operations.fields import ExpectedRevision, WorkKey, described, work_entity
-from awr.operations.selection import require_active, session_for_work
+from awr.operations.selection import require_active, session_for_work, work_of
 from awr.project import Project
 from awr.sources.contents import require_claimable
 from awr.sources.index import refreshed_write
@@ -34,6 +34,9 @@ __all__ = [
 ]
 
 SessionOption = Annotated[str | None, described("The session that acts; left out, the only active one of this work.")]
+WorkOption = Annotated[
+    str | None, described("The work item's key; left out, the work of the session that is named.", argument=True)
+]
 AgentOption = Annotated[str | None, described("Choose the active session by its agent's label.")]
 TtlOption = (
     Annotated[int, msgspec.Meta(ge=1, le=2**53, description="Let the claim lapse after this many milliseconds.")]
@@ -42,7 +45,7 @@ TtlOption = (
 
 
 class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    work: WorkKey
+    work: WorkOption = None
     expected_revision: ExpectedRevision
     session: SessionOption = None
     agent: AgentOption = None
@@ -50,7 +53,7 @@ class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class ReleaseRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    work: WorkKey
+    work: WorkOption = None
     expected_revision: ExpectedRevision
     session: SessionOption = None
     agent: AgentOption = None
@@ -96,7 +99,7 @@ def claim(project: Project, request: ClaimRequest) -> ClaimResult:
     Raise NotFound, RevisionConflict, InvalidTransition, ClaimConflict, SourceStale or DependencyBlocked.
     """
     with refreshed_write(project, expected_revision=request.expected_revision) as writer:
-        work = work_entity(writer.database, request.work)
+        work = _meant(writer, request)
         session = session_for_work(writer, work, session=request.session, agent=request.agent)
         require_active(session)
         expires_at = None if request.ttl_ms is None else writer.now + request.ttl_ms
@@ -109,7 +112,7 @@ def release(project: Project, request: ReleaseRequest) -> ClaimResult:
     Raise NotFound, RevisionConflict, ClaimConflict for another session's claim, InvalidTransition for a closed one.
     """
     with project.journal.write(expected_revision=request.expected_revision) as writer:
-        work = work_entity(writer.database, request.work)
+        work = _meant(writer, request)
         session = session_for_work(writer, work, session=request.session, agent=request.agent)
         held = active_claim(writer.database, work.id)
         if request.claim is not None and (held is None or held.id != request.claim):
@@ -277,3 +280,19 @@ def _receiver(writer: Writer, sender: Session, to_session: str | None) -> Sessio
             next_step="start one for the same work",
         )
     return receiver
+
+
+def _meant(writer: Writer, request: ClaimRequest | ReleaseRequest) -> EntityRow:
+    """Return the work that is named, or that of the session that is named."""
+    if request.work is not None:
+        return work_entity(writer.database, request.work)
+    if request.session is None:
+        raise InvalidInput(
+            "which work is meant is not said",
+            got="neither a work item nor a session",
+            expected="one of them",
+            next_step="name the work item, or its session with --session",
+        )
+    found = entity_by_id(writer.database, work_of(session_by_id(writer.database, request.session)))
+    assert found is not None, "a session names work of this project"
+    return found

@@ -35,8 +35,6 @@ __all__ = [
     "token_counter",
 ]
 
-CACHE_FOLDER = "cache"
-
 Work = Annotated[str | None, described("The work item's key; left out, the session's or the only one under way.")]
 Cached = Annotated[
     bool, described("Answer from what was last indexed; the answer then says that the files were not looked at.")
@@ -104,7 +102,7 @@ def compile(project: Project, request: CompileRequest) -> CompileResult:
 
 def token_counter(project: Project) -> TokenCounter:
     """Return a counter that keeps its counts in the project's own cache folder."""
-    return TokenCounter(project.folder / CACHE_FOLDER)
+    return TokenCounter(project.cache_folder)
 
 
 def _context_request(request: CompileRequest) -> ContextRequest:

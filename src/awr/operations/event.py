@@ -10,13 +10,22 @@ from awr.domain.events import REFERENCE_FIELDS, Importance, validate_generic_eve
 from awr.domain.secrets import refuse_secrets
 from awr.errors import InvalidInput, InvalidTransition, NotFound
 from awr.journal.checkpoints import checkpoint_by_id
-from awr.journal.events import Event, encode_payload, event_by_id
+from awr.journal.events import Event, encode_payload
 from awr.journal.evidence import evidence_by_id
-from awr.journal.history import Cursor, HistoryFilter, HistoryRow, history
+from awr.journal.history import Cursor, HistoryFilter, HistoryRow, history, visible_event
 from awr.journal.journal import Writer
 from awr.journal.sessions import session_by_id
 from awr.journal.sources import source_by_id
-from awr.operations.fields import Branch, ExpectedRevision, Limit, WorkKey, described, require_main, work_entity
+from awr.operations.fields import (
+    Branch,
+    ExpectedRevision,
+    Limit,
+    VisibleTo,
+    WorkKey,
+    described,
+    require_main,
+    work_entity,
+)
 from awr.project import Project
 from awr.sources.index import refreshed_write
 
@@ -82,6 +91,7 @@ class ShowRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     max_bytes: Annotated[
         int, msgspec.Meta(ge=1, le=16 * 1024 * 1024, description="Refuse a payload larger than this.")
     ] = 65536
+    visible_to: VisibleTo = None
 
 
 class ShowResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,6 +117,7 @@ class _HistoryFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     ) = None
     cursor: Annotated[Cursor | None, described("The next_cursor of the page before, as JSON.")] = None
     limit: Limit = 20
+    visible_to: VisibleTo = None
 
 
 class ProjectHistoryRequest(_HistoryFields, frozen=True, kw_only=True):
@@ -155,7 +166,7 @@ def append(project: Project, request: AppendRequest) -> AppendResult:
 def show(project: Project, request: ShowRequest) -> ShowResult:
     """Return one event. Raise NotFound, or InvalidInput for a payload above `max_bytes`."""
     with project.journal.read() as reader:
-        event = event_by_id(reader.database, request.event)
+        event = visible_event(reader.database, request.event, client=request.visible_to)
         if event is None:
             raise NotFound(
                 "there is no such event in this project",
@@ -200,6 +211,7 @@ def _page(project: Project, request: _HistoryFields, *, work: str | None) -> His
                 source_id=request.source,
                 after_revision=request.after_revision or 0,
                 through_revision=request.through_revision,
+                visible_to=request.visible_to,
             ),
             project_id=reader.project_id,
             cursor=request.cursor,

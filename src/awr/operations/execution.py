@@ -13,12 +13,11 @@ from awr.journal.executions import (
     execution_by_id,
     execution_by_key,
     executions,
-    executions_of_work,
     recorded_report,
     reports_of,
 )
 from awr.journal.sessions import session_by_id
-from awr.operations.fields import ExpectedRevision, Limit, SessionId, described, work_entity
+from awr.operations.fields import ExpectedRevision, Limit, SessionId, VisibleTo, described, work_entity
 from awr.operations.selection import require_active, work_of
 from awr.project import Project
 
@@ -57,6 +56,7 @@ class ReportRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 class ListRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     work: Annotated[str | None, described("Only those of this work item.")] = None
     limit: Limit = 20
+    visible_to: VisibleTo = None
 
 
 class ShowRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -211,11 +211,13 @@ def report(project: Project, request: ReportRequest) -> ReportResult:
 def listing(project: Project, request: ListRequest) -> ListResult:
     """Return executions, newest first, or those of one work item. Raise NotFound."""
     with project.journal.read() as reader:
-        if request.work is None:
-            found = executions(reader.database, limit=request.limit)
-        else:
-            work = work_entity(reader.database, request.work)
-            found = executions_of_work(reader.database, work.id)[::-1][: request.limit]
+        work = work_entity(reader.database, request.work) if request.work is not None else None
+        found = executions(
+            reader.database,
+            limit=request.limit,
+            work_item_id=work.id if work else None,
+            client=request.visible_to,
+        )
         return ListResult(
             project_revision=reader.project_revision,
             executions=tuple(ExecutionView(one, is_uncertain(one)) for one in found),

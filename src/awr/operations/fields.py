@@ -17,6 +17,7 @@ __all__ = [
     "Limit",
     "OptionalRevision",
     "SessionId",
+    "VisibleTo",
     "WorkKey",
     "described",
     "require_main",
@@ -46,6 +47,10 @@ SessionId = Annotated[str, described("The session's id.")]
 WorkKey = Annotated[str, described("The work item's key in the ledger.", argument=True)]
 Limit = Annotated[int, msgspec.Meta(ge=1, le=1000, description="How many rows at the most.")]
 Branch = Annotated[str | None, described("The branch; only main exists.")]
+#: What a client of the shared service may see of others: nothing that belongs to their sessions.
+VisibleTo = Annotated[
+    str | None, described("Only what belongs to this client's sessions or to none; left out, everything.")
+]
 Cached = Annotated[bool, described("Answer from what was last indexed, without looking at the files.")]
 
 

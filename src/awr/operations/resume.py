@@ -55,9 +55,9 @@ class ResumeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     provider: Annotated[str, described("A label for the model's provider.")]
     model: Annotated[str, described("A label for the model.")]
     expected_revision: ExpectedRevision
-    from_session: Annotated[str | None, described("The session to go on from; left out, the newest that fits.")] = (
-        None
-    )
+    session: Annotated[
+        str | None, described("The session to go on from; left out, the newest that fits.", option="--from-session")
+    ] = None
     work: Annotated[str | None, described("The work item to go on with.")] = None
     claim: Annotated[
         Literal["inherit", "acquire", "none"], described("Take over its live claim, make a new one, or hold none.")
@@ -220,8 +220,8 @@ def _require_revision(project: Project, expected: int) -> None:
 
 def _predecessor(reader: Reader, request: ResumeRequest) -> tuple[Session, SelectionBasis]:
     wanted = work_entity(reader.database, request.work).id if request.work else None
-    if request.from_session is not None:
-        named = session_by_id(reader.database, request.from_session)
+    if request.session is not None:
+        named = session_by_id(reader.database, request.session)
         if wanted is not None and named.work_item_id != wanted:
             raise RuleViolation(
                 "the session to go on from is bound to other work",

@@ -11,8 +11,9 @@ from awr.domain.work import Freshness
 from awr.errors import InvalidInput, NotFound
 from awr.journal.journal import Reader
 from awr.journal.search import POLICY_VERSION, Document, Found, SearchIndex, evidence_documents
+from awr.journal.sessions import sessions_of
 from awr.journal.sources import entities_of_source, entity, live_sources
-from awr.operations.fields import Cached, described
+from awr.operations.fields import Cached, VisibleTo, described
 from awr.operations.work import require_fresh
 from awr.project import Project
 from awr.sources.contents import Contents, Described, Kind
@@ -20,7 +21,6 @@ from awr.sources.contents import Contents, Described, Kind
 __all__ = ["Hit", "SearchRequest", "SearchResult", "search"]
 
 MAX_TEXT = 500
-CACHE_FOLDER = "cache"
 
 
 class SearchRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -35,6 +35,7 @@ class SearchRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     work: Annotated[str | None, described("Only this work item, its evidence and its events.")] = None
     limit: Annotated[int, msgspec.Meta(ge=1, le=100, description="How many hits at the most.")] = 10
     cached: Cached = False
+    visible_to: VisibleTo = None
 
 
 class Hit(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,7 +79,7 @@ def search(project: Project, request: SearchRequest) -> SearchResult:
                 expected="the key of a work item of this project",
                 next_step="search without a work item, or run awr status to see the work",
             )
-        with SearchIndex.open(project.folder / CACHE_FOLDER) as index:
+        with SearchIndex.open(project.cache_folder) as index:
             index.refresh(reader, _documents(reader))
             found = index.search(
                 text,
@@ -86,6 +87,7 @@ def search(project: Project, request: SearchRequest) -> SearchResult:
                 status=request.status,
                 work=request.work,
                 limit=request.limit + 1,
+                sessions=None if request.visible_to is None else sessions_of(reader.database, request.visible_to),
             )
         freshness = {row.id: row.freshness for row in live_sources(reader.database)}
         return SearchResult(

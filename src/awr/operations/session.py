@@ -81,6 +81,7 @@ class StartResult(msgspec.Struct, frozen=True, kw_only=True):
 
 class ListRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     active: Annotated[bool, described("Only active sessions.")] = False
+    client: Annotated[str | None, described("Only sessions bound to a conversation of this client.")] = None
     limit: Annotated[int, msgspec.Meta(ge=1, le=1000, description="How many sessions at the most.")] = 20
     before_revision: (
         Annotated[
@@ -163,6 +164,7 @@ def listing(project: Project, request: ListRequest) -> ListResult:
         found = newest_sessions(
             reader.database,
             active_only=request.active,
+            client=request.client,
             before_revision=request.before_revision,
             limit=request.limit,
         )

@@ -9,7 +9,7 @@ import msgspec
 from awr.domain.work import Freshness
 from awr.errors import AwrError, NotFound, SourceStale
 from awr.journal.sources import EntityRow, SourceRow, entities_of_source, live_sources, source_by_id
-from awr.operations.fields import described
+from awr.operations.fields import OptionalRevision, described
 from awr.project import Project
 from awr.sources import index
 from awr.sources.index import RefreshReport
@@ -63,6 +63,7 @@ class ScanRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 class ReindexRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     force: Annotated[bool, described("Parse every source, changed or not.")] = False
+    expected_revision: OptionalRevision = None
 
 
 class RefreshResult(RefreshReport, frozen=True, kw_only=True):
@@ -110,7 +111,7 @@ def scan(project: Project, request: ScanRequest) -> RefreshResult:
 
 def reindex(project: Project, request: ReindexRequest) -> RefreshResult:
     """Parse what changed. A source that cannot be parsed keeps its old facts and is no longer fresh."""
-    return _result(index.refresh(project, force=request.force))
+    return _result(index.refresh(project, force=request.force, expected_revision=request.expected_revision))
 
 
 def show(project: Project, request: ShowRequest) -> ShowResult:

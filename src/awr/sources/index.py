@@ -84,10 +84,15 @@ class _Parsed(msgspec.Struct, frozen=True):
     error: AwrError | None = None
 
 
-def refresh(project: Project, *, force: bool = False) -> RefreshReport:
-    """Parse every source that changed and record the outcome as one commit, or none at all."""
+def refresh(project: Project, *, force: bool = False, expected_revision: int | None = None) -> RefreshReport:
+    """Parse every source that changed and record the outcome as one commit, or none at all.
+
+    Raise RevisionConflict when the project is not at `expected_revision`; None states nothing.
+    """
     seen = _look(project)
     with project.journal.read() as reader:
+        if expected_revision is not None and expected_revision != reader.project_revision:
+            raise RevisionConflict(expected=expected_revision, actual=reader.project_revision)
         rows = live_sources(reader.database)
         start = reader.project_revision
         project_id = reader.project_id
@@ -95,7 +100,7 @@ def refresh(project: Project, *, force: bool = False) -> RefreshReport:
     if not wanted and not _gone(rows, seen):
         return _report(project_id, start, start, rows, actions={}, issues=())
     parsed = [_parse(project, item) for item in wanted]
-    with project.journal.write() as writer:
+    with project.journal.write(expected_revision=expected_revision) as writer:
         actions, issues = _record(writer, parsed, seen)
         after = live_sources(writer.database)
         retired = [row for row in rows if row.id not in {live.id for live in after}]

@@ -24,6 +24,7 @@ _GROUPS = {
     "context": "What an agent must know now.",
     "execution": "What runs outside AWR, and whose outcome is unknown.",
     "evidence": "Evidence that work is done, and the reports it rests on.",
+    "operation": "Identified writes: what became of one whose answer was lost.",
     "proposal": "Changes to a source: what was proposed, and recovering one that was interrupted.",
     "doctor": "Finding what is wrong with a project, and repairing one thing at a time.",
     "event": "The journal's events.",

@@ -67,4 +67,4 @@ def _search(result: Any) -> None:
         click.echo("There is more; see --limit.")
 
 
-VIEWS: dict[str, Callable[[Any], None]] = {"ready": _ready, "work.graph": _graph, "search": _search}
+VIEWS: dict[str, Callable[[Any], None]] = {"work.ready": _ready, "work.graph": _graph, "search": _search}

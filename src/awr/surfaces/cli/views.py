@@ -20,10 +20,13 @@ View = Callable[[Any], None]
 _CONTINUITY = "awr.surfaces.cli.continuity_view"
 #: Operations whose views have a room of their own, by their name or its first word: a module with `VIEWS`.
 _ROOMS: dict[str, str] = {
-    **dict.fromkeys(("evidence", "proposal", "transition"), "awr.surfaces.cli.work_view"),
+    **dict.fromkeys(
+        ("completion", "evidence", "proposal", "transition", "work.activate", "work.create"),
+        "awr.surfaces.cli.work_view",
+    ),
     "context": "awr.surfaces.cli.context_view",
     **dict.fromkeys(("backup", "doctor", "restore"), "awr.surfaces.cli.care_view"),
-    **dict.fromkeys(("ready", "search", "work.graph"), "awr.surfaces.cli.finding_view"),
+    **dict.fromkeys(("work.ready", "search", "work.graph"), "awr.surfaces.cli.finding_view"),
     **dict.fromkeys(
         (
             "execution",

@@ -71,11 +71,13 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else "; ".join(value)
 
 
-_ACTIONS = ("create", "activate", "progress", "block", "unblock", "cancel", "reopen", "complete")
+_ACTIONS = ("progress", "block", "unblock", "cancel", "reopen", "complete")
 
 VIEWS: dict[str, View] = {
     **{f"transition.{action}": _proposal for action in _ACTIONS},
-    "transition.prepare": _prepared,
+    "work.create": _proposal,
+    "work.activate": _proposal,
+    "completion.prepare": _prepared,
     "proposal.show": _proposal,
     "proposal.recover": _proposal,
     "evidence.add": _added,
