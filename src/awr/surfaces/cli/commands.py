@@ -14,7 +14,7 @@ import msgspec
 
 from awr.errors import InvalidInput, NotFound
 from awr.operations.registry import Operation
-from awr.operations.requests import convert_request, decode_request, parse_json
+from awr.operations.requests import convert_request, parse_json
 from awr.project import Project, existing_folder
 from awr.surfaces.cli.output import print_result
 
@@ -66,7 +66,7 @@ class OperationCommand(click.Command):
         """Return the parameters, made from the request type at first use."""
         if not self._built:
             self._built = True
-            self.params = [*_request_parameters(self._operation), *shared_options()]
+            self.params = [*_request_parameters(self._operation), *_identity(self._operation), *shared_options()]
         return super().get_params(ctx)
 
     def argument_help(self, name: str) -> str:
@@ -79,11 +79,17 @@ class OperationCommand(click.Command):
         settings = click.get_current_context().find_object(Settings)
         assert settings is not None
         operation = self._operation
+        request_id = values.pop("request_id", None) if operation.identified else None
         function = operation.function()
         if operation.scope == "project":
             # A folder that is no project is said first, whatever else is wrong with the call.
             project = Project.open(settings.project)
-        request = _request(operation, values, root=settings.project)
+        request, given = _request(operation, values, root=settings.project)
+        if request_id is not None:
+            from awr.surfaces.cli.identified import print_identified  # few commands are named
+
+            print_identified(operation, project, request, given, request_id=request_id, as_json=settings.as_json)
+            return
         if operation.scope == "project":
             result = function(project, request)
         elif operation.scope == "folder":
@@ -130,12 +136,16 @@ def _set_json(ctx: click.Context, _: click.Parameter, value: bool) -> None:
         settings.as_json = True
 
 
-def _request(operation: Operation, values: dict[str, Any], *, root: Path) -> msgspec.Struct:
+def _request(operation: Operation, values: dict[str, Any], *, root: Path) -> tuple[msgspec.Struct, Any]:
+    """Return the request, and the plain values it was made of."""
     if operation.input_file:
-        return decode_request(_input_bytes(values["input"], root=root), operation.request_type(), what="the input")
-    # An option that may be repeated and was not given is an empty tuple to click, and no answer to us.
-    given = {name: value for name, value in values.items() if value is not None and value != ()}
-    return convert_request(given, operation.request_type(), what="the request")
+        what = "the input"
+        given = parse_json(_input_bytes(values["input"], root=root), what=what)
+    else:
+        what = "the request"
+        # An option that may be repeated and was not given is an empty tuple to click, and no answer to us.
+        given = {name: value for name, value in values.items() if value is not None and value != ()}
+    return convert_request(given, operation.request_type(), what=what), given
 
 
 def _input_bytes(name: str, *, root: Path) -> bytes:
@@ -182,6 +192,11 @@ def _request_parameters(operation: Operation) -> list[click.Parameter]:
         text = "A JSON file with the whole request; its path counts from the project folder, - is standard input."
         return [click.Option(["--input"], required=True, metavar="FILE", help=text)]
     return [_parameter(field) for field in msgspec.structs.fields(operation.request_type())]
+
+
+def _identity(operation: Operation) -> list[click.Parameter]:
+    text = "Your own name of this write: the same command under the same name is never carried out twice."
+    return [click.Option(["--request-id"], metavar="ID", help=text)] if operation.identified else []
 
 
 def _parameter(field: msgspec.structs.FieldInfo) -> click.Parameter:

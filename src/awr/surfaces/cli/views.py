@@ -25,6 +25,7 @@ _ROOMS: dict[str, str] = {
         "awr.surfaces.cli.work_view",
     ),
     "context": "awr.surfaces.cli.context_view",
+    "operation": "awr.surfaces.cli.operation_view",
     **dict.fromkeys(("backup", "doctor", "restore"), "awr.surfaces.cli.care_view"),
     **dict.fromkeys(("work.ready", "search", "work.graph"), "awr.surfaces.cli.finding_view"),
     **dict.fromkeys(
