@@ -61,7 +61,8 @@ def test_each_view_has_its_own_fields_and_no_others(project: Project) -> None:
         *("queues", "guidance", "history", "active_claims", "pending_operations", "omissions")
     }
     assert shown["full"] - shown["summary"] == {
-        *("project", "current", "current_total", "ready_count", "blocked_count", "next_action", "suggested_work")
+        *("project", "current", "current_total", "ready_count", "blocked_count", "next_action", "suggested_work"),
+        "organization",
     }
     assert shown["summary"] <= shown["action"] & shown["full"]
 

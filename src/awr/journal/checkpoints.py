@@ -16,7 +16,9 @@ __all__ = [
     "checkpoint_by_id",
     "inherited_checkpoint",
     "latest_checkpoint",
+    "newest_checkpoint_of_work",
     "open_waits",
+    "recent_attempts",
     "unfinished_attempts",
     "wait_by_id",
     "waits_of",
@@ -31,6 +33,17 @@ def latest_checkpoint(database: Database, session_id: str) -> Checkpoint | None:
     """Return the newest finished checkpoint of a session, or None."""
     row = database.row(
         f"SELECT {_CHECKPOINT} FROM checkpoints WHERE session_id = ? ORDER BY revision DESC LIMIT 1", (session_id,)
+    )
+    return None if row is None else _checkpoint(row)
+
+
+def newest_checkpoint_of_work(database: Database, work_item_id: str, *, client: str | None) -> Checkpoint | None:
+    """Return the newest checkpoint that any session, or one of a client's, saved for a work item; or None."""
+    row = database.row(
+        f"SELECT {_CHECKPOINT} FROM checkpoints WHERE session_id IN "
+        "(SELECT id FROM sessions WHERE work_item_id = ? AND (? IS NULL OR client = ?)) "
+        "ORDER BY revision DESC LIMIT 1",
+        (work_item_id, client, client),
     )
     return None if row is None else _checkpoint(row)
 
@@ -55,6 +68,13 @@ def unfinished_attempts(database: Database, session_id: str | None = None) -> li
     return database.rows(
         "SELECT * FROM checkpoint_attempts WHERE state = 'started' AND (? IS NULL OR session_id = ?) ORDER BY id",
         (session_id, session_id),
+    )
+
+
+def recent_attempts(database: Database, session_id: str, *, limit: int) -> list[Row]:
+    """Return a session's newest attempts to save a checkpoint, newest first, however they ended."""
+    return database.rows(
+        "SELECT * FROM checkpoint_attempts WHERE session_id = ? ORDER BY id DESC LIMIT ?", (session_id, limit)
     )
 
 

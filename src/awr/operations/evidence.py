@@ -8,6 +8,7 @@ import msgspec
 
 from awr.domain.evidence import Currency, Evidence, Level, currency, validate_evidence
 from awr.domain.secrets import refuse_secrets
+from awr.domain.work import WorkItem
 from awr.errors import InvalidInput, NotFound, SourceConflict
 from awr.journal.evidence import evidence_by_id, evidence_by_key, evidence_of_work
 from awr.journal.journal import Reader, Writer
@@ -135,18 +136,36 @@ def show(project: Project, request: ShowRequest) -> ShowResult:
             next_step="give the evidence's key, or --work",
         )
     with project.journal.read() as reader:
-        found: tuple[Evidence, ...]
-        if request.evidence is not None:
-            found = (_named(reader, request.evidence),)
-        else:
-            found = evidence_of_work(reader.database, work_entity(reader.database, request.work or "").id)
+        if request.work is None:
+            one = _named(reader, request.evidence or "")
+            return ShowResult(
+                project_revision=reader.project_revision,
+                evidence=(EvidenceView(evidence=one, currency=currency(one, source_sha=request.source_sha)),),
+                source_references=(),
+            )
+        work = work_entity(reader.database, request.work)
+        item = Contents(reader).work_item(request.work)
         return ShowResult(
             project_revision=reader.project_revision,
-            evidence=tuple(
-                EvidenceView(evidence=one, currency=currency(one, source_sha=request.source_sha)) for one in found
-            ),
-            source_references=_references(reader, request.work) if request.work else (),
+            evidence=evidence_views(reader, work.id, source_sha=request.source_sha),
+            source_references=source_references(item) if item else (),
         )
+
+
+def evidence_views(reader: Reader, work_item_id: str, *, source_sha: str | None) -> tuple[EvidenceView, ...]:
+    """Return the recorded evidence of a work item, judged by a commit."""
+    found = evidence_of_work(reader.database, work_item_id)
+    return tuple(EvidenceView(evidence=one, currency=currency(one, source_sha=source_sha)) for one in found)
+
+
+def source_references(item: WorkItem) -> tuple[SourceReference, ...]:
+    """Return the reports that a work item's own entry names."""
+    return tuple(
+        SourceReference(
+            external_key=f"{item.external_key}/evidence/{one.locator}", locator=one.locator, summary=one.summary
+        )
+        for one in item.evidence
+    )
 
 
 def _evidence(writer: Writer, request: AddRequest, work_item_id: str | None) -> Evidence:
@@ -179,11 +198,3 @@ def _named(reader: Reader, name: str) -> Evidence:
             next_step="run awr evidence show --work to see what a work item has",
         )
     return found
-
-
-def _references(reader: Reader, key: str) -> tuple[SourceReference, ...]:
-    item = Contents(reader).work_item(key)
-    return tuple(
-        SourceReference(external_key=f"{key}/evidence/{one.locator}", locator=one.locator, summary=one.summary)
-        for one in (item.evidence if item else ())
-    )

@@ -12,9 +12,9 @@ from awr.errors import BudgetExceeded, InvalidInput
 from awr.journal.journal import Reader
 from awr.journal.sources import live_sources
 from awr.operations.fields import Branch, Cached, described, require_main, work_entity
-from awr.operations.work import require_fresh
 from awr.project import Project
 from awr.sources.contents import Contents
+from awr.sources.index import require_fresh
 
 __all__ = ["GraphRequest", "GraphResult", "Node", "SourceReference", "graph"]
 

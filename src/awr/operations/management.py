@@ -28,10 +28,9 @@ from awr.journal.sessions import session_by_id
 from awr.journal.sources import EntityRow, source_by_id
 from awr.operations.fields import Branch, Cached, ExpectedRevision, WorkKey, described, require_main, work_entity
 from awr.operations.selection import require_active
-from awr.operations.work import require_fresh
 from awr.project import Project
 from awr.sources.contents import Contents
-from awr.sources.index import refreshed_write
+from awr.sources.index import refreshed_write, require_fresh
 
 __all__ = [
     "AssessRequest",

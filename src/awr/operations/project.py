@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from awr.domain.card import Card
+from awr.domain.organization import Organization, organization_of
 from awr.domain.queue import queue_order
 from awr.domain.work import WorkItem
 from awr.errors import InvalidInput, NotFound
@@ -17,9 +18,9 @@ from awr.journal.pending import HeldWork, PendingOperation, held_work, pending_o
 from awr.journal.sessions import newest_sessions
 from awr.journal.sources import live_sources
 from awr.operations.fields import Branch, Cached, described, require_main
-from awr.operations.work import require_fresh
 from awr.project import Project
 from awr.sources.contents import Contents
+from awr.sources.index import require_fresh
 
 __all__ = [
     "Claims",
@@ -117,6 +118,7 @@ class StatusResult(msgspec.Struct, frozen=True, kw_only=True):
     blocked_count: int | UnsetType = UNSET
     next_action: str | UnsetType | None = UNSET
     suggested_work: str | UnsetType | None = UNSET
+    organization: Organization | UnsetType = UNSET
 
 
 def status(project: Project, request: StatusRequest) -> StatusResult:
@@ -167,6 +169,7 @@ def status(project: Project, request: StatusRequest) -> StatusResult:
             blocked_count=queues["blocked"].total,
             next_action=suggested.next_action if suggested else None,
             suggested_work=suggested.external_key if suggested else None,
+            organization=organization_of(items, startable=suggested is not None),
         )
 
 

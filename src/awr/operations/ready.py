@@ -7,19 +7,22 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from awr.domain.organization import Organization, organization_of
 from awr.domain.queue import queue_order
 from awr.domain.work import Diagnostic, WorkItem
 from awr.journal.journal import Reader
 from awr.journal.sessions import active_claim
 from awr.journal.sources import live_sources
 from awr.operations.fields import Branch, Cached, require_main
-from awr.operations.work import WorkView, require_fresh, work_view
+from awr.operations.work import WorkView, work_view
 from awr.project import Project
 from awr.sources.contents import Contents
+from awr.sources.index import require_fresh
 
 __all__ = ["BlockedWork", "ReadyRequest", "ReadyResult", "ready"]
 
 BLOCKED_SAMPLE = 3
+_CURRENT = frozenset({"claimed", "in_progress"})
 _DONE = frozenset({"completed", "cancelled"})
 
 
@@ -58,6 +61,7 @@ class ReadyResult(msgspec.Struct, frozen=True, kw_only=True):
     blocked_total: int
     blocked_sample: tuple[BlockedWork, ...]
     diagnostic_counts: dict[str, int]
+    organization: Organization
 
 
 def ready(project: Project, request: ReadyRequest) -> ReadyResult:
@@ -67,7 +71,8 @@ def ready(project: Project, request: ReadyRequest) -> ReadyResult:
         require_fresh(project)
     with project.journal.read() as reader:
         contents = Contents(reader)
-        items = [item for item in contents.work_items() if not item.archived and item.status not in _DONE]
+        known = contents.work_items()
+        items = [item for item in known if not item.archived and item.status not in _DONE]
         found = {item.external_key: contents.diagnostics(item) for item in items}
         items.sort(key=queue_order)
         free = [item for item in items if not found[item.external_key]]
@@ -86,6 +91,9 @@ def ready(project: Project, request: ReadyRequest) -> ReadyResult:
                 for item in held_up[:BLOCKED_SAMPLE]
             ),
             diagnostic_counts=dict(sorted(counts.items())),
+            organization=organization_of(
+                known, startable=bool(free) or any(item.status in _CURRENT for item in items)
+            ),
         )
 
 

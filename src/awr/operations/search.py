@@ -14,9 +14,9 @@ from awr.journal.search import POLICY_VERSION, Document, Found, SearchIndex, evi
 from awr.journal.sessions import sessions_of
 from awr.journal.sources import entities_of_source, entity, live_sources
 from awr.operations.fields import Cached, VisibleTo, described
-from awr.operations.work import require_fresh
 from awr.project import Project
 from awr.sources.contents import Contents, Described, Kind
+from awr.sources.index import require_fresh
 
 __all__ = ["Hit", "SearchRequest", "SearchResult", "search"]
 

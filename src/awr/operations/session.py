@@ -9,14 +9,17 @@ import msgspec
 from awr.domain.secrets import refuse_secrets
 from awr.domain.session import (
     Binding,
+    Checkpoint,
     Claim,
     Outcome,
     Session,
+    Wait,
     validate_binding,
     validate_claim_wish,
     validate_labels,
 )
 from awr.errors import SourceConflict
+from awr.journal.checkpoints import inherited_checkpoint, latest_checkpoint, recent_attempts, waits_of
 from awr.journal.journal import Writer
 from awr.journal.sessions import (
     binding_of,
@@ -24,6 +27,7 @@ from awr.journal.sessions import (
     newest_sessions,
     session_bound_to,
     session_by_id,
+    successor_of,
 )
 from awr.operations.claim import acquire, close_claims_of
 from awr.operations.fields import Branch, ExpectedRevision, described, require_main, work_entity
@@ -32,6 +36,7 @@ from awr.project import Project
 from awr.sources.index import refreshed_write
 
 __all__ = [
+    "CheckpointSave",
     "EndRequest",
     "EndResult",
     "ListRequest",
@@ -45,6 +50,9 @@ __all__ = [
     "show",
     "start",
 ]
+
+
+MAX_SAVES = 20
 
 
 class StartRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -107,6 +115,15 @@ class ShowRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     client: Annotated[str, described("Which client the conversation belongs to.")] = LOCAL_CLIENT
 
 
+class CheckpointSave(msgspec.Struct, frozen=True):
+    """One attempt to save a checkpoint: started, created, or abandoned. Only a created one can be resumed from."""
+
+    id: str
+    state: str
+    base_project_revision: int
+    started_at: int
+
+
 class ShowResult(msgspec.Struct, frozen=True, kw_only=True):
     ok: Literal[True] = True
     project_revision: int
@@ -116,6 +133,12 @@ class ShowResult(msgspec.Struct, frozen=True, kw_only=True):
     session: Session
     binding: Binding | None
     claims: tuple[Claim, ...]
+    checkpoint: Checkpoint | None
+    inherited_checkpoint: Checkpoint | None
+    checkpoint_saves: tuple[CheckpointSave, ...]
+    resumed_successor: str | None
+    continuity_state: Literal["waiting_user", "available"]
+    waits: tuple[Wait, ...]
     context_requires_refresh: Literal[True] = True
 
 
@@ -182,11 +205,21 @@ def show(project: Project, request: ShowRequest) -> ShowResult:
         session = bound_session(
             reader, session=request.session, conversation=request.conversation, client=request.client
         )
+        waits = waits_of(reader.database, session.id)
         return ShowResult(
             project_revision=reader.project_revision,
             session=session,
             binding=binding_of(reader.database, session.id),
             claims=tuple(claims_of_session(reader.database, session.id)),
+            checkpoint=latest_checkpoint(reader.database, session.id),
+            inherited_checkpoint=inherited_checkpoint(reader.database, session.id),
+            checkpoint_saves=tuple(
+                CheckpointSave(row["id"], row["state"], row["base_project_revision"], row["started_at"])
+                for row in recent_attempts(reader.database, session.id, limit=MAX_SAVES)
+            ),
+            resumed_successor=successor_of(reader.database, session.id),
+            continuity_state="waiting_user" if any(one.status == "waiting_user" for one in waits) else "available",
+            waits=tuple(waits),
         )
 
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from awr.domain.session import Claim
 from awr.domain.work import Diagnostic, Freshness, WorkItem
-from awr.errors import SourceStale
+from awr.journal.checkpoints import newest_checkpoint_of_work
 from awr.journal.sessions import active_claim
 from awr.journal.sources import EntityRow, source_by_id
-from awr.operations.fields import Branch, Cached, WorkKey, require_main, work_entity
+from awr.operations.evidence import EvidenceView, SourceReference, evidence_views, source_references
+from awr.operations.fields import Branch, Cached, VisibleTo, WorkKey, described, require_main, work_entity
 from awr.project import Project
 from awr.sources.contents import Contents
-from awr.sources.index import refresh
+from awr.sources.index import require_fresh
 
 __all__ = ["ActiveClaim", "ShowRequest", "ShowResult", "WorkView", "show", "work_view"]
 
@@ -23,8 +24,10 @@ SUMMARY_CHARACTERS = 240
 
 class ShowRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     work: WorkKey
+    source_sha: Annotated[str | None, described("Say whether its evidence speaks of this commit.")] = None
     branch: Branch = None
     cached: Cached = False
+    visible_to: VisibleTo = None
 
 
 class ActiveClaim(msgspec.Struct, frozen=True):
@@ -60,6 +63,20 @@ class WorkView(msgspec.Struct, frozen=True, kw_only=True):
     active_claims: tuple[ActiveClaim, ...]
 
 
+class CurrencyBasis(msgspec.Struct, frozen=True):
+    """What evidence was compared with. Without a commit nobody can say that it is current."""
+
+    requested_source_sha: str | None
+    branch_id: None = None
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """The next action as the ledger has it, and as the newest checkpoint of this work has it."""
+
+    source_next_action: str | None
+    latest_checkpoint_next_action: str | None
+
+
 class ShowResult(msgspec.Struct, frozen=True, kw_only=True):
     ok: Literal[True] = True
     project_revision: int
@@ -72,6 +89,10 @@ class ShowResult(msgspec.Struct, frozen=True, kw_only=True):
     required_dependencies: tuple[dict[str, Any], ...]
     missing_dependencies: tuple[str, ...]
     dependency_cycles: tuple[str, ...]
+    evidence: tuple[EvidenceView, ...]
+    source_references: tuple[SourceReference, ...]
+    evidence_currency_basis: CurrencyBasis
+    progress: Progress
 
 
 def show(project: Project, request: ShowRequest) -> ShowResult:
@@ -86,6 +107,7 @@ def show(project: Project, request: ShowRequest) -> ShowResult:
         assert item is not None, "an entity that is not retired has content"
         source = source_by_id(reader.database, known.source_id)
         claim = active_claim(reader.database, known.id)
+        saved = newest_checkpoint_of_work(reader.database, known.id, client=request.visible_to)
         held = claim is not None and (claim.expires_at is None or claim.expires_at > reader.now)
         view = work_view(
             item,
@@ -106,19 +128,10 @@ def show(project: Project, request: ShowRequest) -> ShowResult:
             required_dependencies=tuple(_dependencies(contents, item)),
             missing_dependencies=_named(view, "missing_dependency"),
             dependency_cycles=_named(view, "dependency_cycle"),
-        )
-
-
-def require_fresh(project: Project) -> None:
-    """Refresh the sources. Raise SourceStale when one cannot be brought up to date."""
-    report = refresh(project)
-    if not report.ok:
-        first = next(iter(report.issues), None)
-        raise SourceStale(
-            f"{first.locator}: {first.message}" if first else "a source is not fresh",
-            expected="every source readable and valid",
-            next_step="correct it, or ask again with --cached for what was last indexed",
-            location=first.location if first else None,
+            evidence=evidence_views(reader, known.id, source_sha=request.source_sha),
+            source_references=source_references(item),
+            evidence_currency_basis=CurrencyBasis(request.source_sha),
+            progress=Progress(item.next_action, saved.next_action if saved else None),
         )
 
 

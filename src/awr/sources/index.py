@@ -23,7 +23,16 @@ from awr.sources.files import fingerprint, read_source
 from awr.sources.ledger import Ledger, parse_ledger
 from awr.sources.manifest import LedgerOptions, Manifest, SourceMapping, read_manifest
 
-__all__ = ["RefreshReport", "SourceIssue", "SourceOutcome", "parse_mapping", "refresh", "refreshed_write", "scan"]
+__all__ = [
+    "RefreshReport",
+    "SourceIssue",
+    "SourceOutcome",
+    "parse_mapping",
+    "refresh",
+    "refreshed_write",
+    "require_fresh",
+    "scan",
+]
 
 Action = Literal["indexed", "unchanged", "pending", "failed", "retired", "unavailable"]
 
@@ -141,6 +150,19 @@ def scan(project: Project) -> RefreshReport:
         pending=report.pending + len(unregistered),
         sources=(*report.sources, *unregistered),
     )
+
+
+def require_fresh(project: Project) -> None:
+    """Refresh the sources. Raise SourceStale when one cannot be brought up to date."""
+    report = refresh(project)
+    if not report.ok:
+        first = next(iter(report.issues), None)
+        raise SourceStale(
+            f"{first.locator}: {first.message}" if first else "a source is not fresh",
+            expected="every source readable and valid",
+            next_step="correct it, or ask again with --cached for what was last indexed",
+            location=first.location if first else None,
+        )
 
 
 @contextmanager

@@ -95,7 +95,10 @@ def _checked(tool: AgentTool, arguments: dict[str, Any], caller: Caller) -> _Cal
     request_id = _text(stated.get("request_id")) if tool.identified else None
     if tool.identified and request_id is None and caller.authenticated:
         raise _misfit("nothing", "the field request_id, which every write of a shared service has")
-    summary = stated.get("response_view") == "summary" and "response_view" not in fields
+    view = None if "response_view" in fields else stated.get("response_view")
+    if view not in (None, "full", "summary"):
+        raise _misfit("a view that there is not", "full or summary")
+    summary = view == "summary"
     if summary and request_id is None:
         raise _misfit("a summary of a write without a request_id", "a request_id, under which the rest can be had")
     return _Call(tool, operation, dict(arguments), fields, conversation, request_id, summary)
