@@ -134,7 +134,10 @@ class Application:
         async def replay() -> Message:
             return pending.pop() if pending else await body.rest()
 
-        await self.manager.handle_request(scope, replay, send)
+        # The SDK reads the kind of the body again, and not in every spelling that has been let through here.
+        headers = [pair for pair in scope["headers"] if pair[0] != b"content-type"]
+        inner = {**scope, "headers": [*headers, (b"content-type", _JSON)]}
+        await self.manager.handle_request(inner, replay, send)
 
     async def _refuse(self, refused: RefusedError, scope: Scope, body: Body, send: _Recorded) -> None:
         # Whoever asks first whether to send a body is told no; others are still sending, and read when they are done.
