@@ -92,9 +92,9 @@ class _Root(click.Group):
 
             return demo
         if cmd_name == "serve":
-            from awr.surfaces.cli.serve import serve
+            from awr.surfaces.cli.serve import serve_command
 
-            return serve
+            return serve_command
         return super().get_command(ctx, cmd_name)
 
     def resolve_command(

@@ -8,7 +8,7 @@ import click
 
 from awr.surfaces.mcp.main import DEFAULT_LISTEN
 
-__all__ = ["serve"]
+__all__ = ["serve_command"]
 
 
 @click.command(
@@ -30,8 +30,8 @@ __all__ = ["serve"]
     metavar="ADDR",
     help=f"Where to listen, as host:port; {DEFAULT_LISTEN} if left out, port 0 for any free one.",
 )
-def serve(registry: Path, listen: str) -> None:
-    """Serve, and leave with the service's own exit code."""
-    from awr.surfaces.http.main import serve_registry
+def serve_command(registry: Path, listen: str) -> None:
+    """Serve until a signal ends it."""
+    from awr.surfaces.http.main import serve
 
-    raise click.exceptions.Exit(serve_registry(registry, listen=listen))
+    serve(registry, listen=listen)

@@ -18,27 +18,32 @@ from awr.surfaces.http.service import Service, load_service
 from awr.surfaces.http.watch import Faults, Log, Watch
 from awr.surfaces.mcp.server import Gate, build_server
 
-__all__ = ["serve_registry"]
+__all__ = ["serve", "serve_registry"]
 
 #: How long a write that is under way may take to end once every request is answered or given up.
 DRAIN_SECONDS = 60.0
 
 
 def serve_registry(path: Path, *, listen: str) -> int:
-    """Serve the projects of a registry until a signal ends it. Return 0 then, and 1 when it could not start.
-
-    Standard error gets one line that says where the service listens, and then its log; or one error report.
-    """
+    """Serve as `serve` does. Return 0 when a signal ended it, or 1 and one error report when it could not start."""
     try:
-        service = load_service(path)
-        listener = listen_on(listen)
+        serve(path, listen=listen)
     except AwrError as error:
         return _refused(error)
     except OSError as error:
         return _refused(io_error(error))
-    with listener:
-        _serve(service, listener)
     return 0
+
+
+def serve(path: Path, *, listen: str) -> None:
+    """Serve the projects of a registry until a signal ends it.
+
+    Standard error gets one line that says where the service listens, and then its log. Raise what `load_service` and
+    `listen_on` raise; nothing listens then.
+    """
+    service = load_service(path)
+    with listen_on(listen) as listener:
+        _serve(service, listener)
 
 
 def _serve(service: Service, listener: socket.socket) -> None:
