@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from awr.errors import InvalidInput
+from awr.surfaces.http.listening import address_of, listen_on
 from tests.support.projects import make_project
 from tests.support.service import registry_text, serving, token_of
 from tests.support.team import Serve
@@ -64,9 +66,6 @@ def test_a_registry_that_is_missing_is_not_found(tmp_path: Path) -> None:
     ["", "8080", "127.0.0.1", "127.0.0.1:", "127.0.0.1:65536", "::1:8080", "[127.0.0.1", "http://x:1", "a b:1"],
 )
 def test_what_is_no_address_is_refused_without_being_repeated(registry: Path, listen: str) -> None:
-    from awr.errors import InvalidInput
-    from awr.surfaces.http.listening import listen_on
-
     with pytest.raises(InvalidInput) as refused:
         listen_on(listen)
     details = refused.value.details
@@ -131,8 +130,6 @@ def test_a_signal_ends_connections_that_say_nothing(serve: Serve) -> None:
 
 
 def listening(address: str) -> Callable[[], str]:
-    from awr.surfaces.http.listening import address_of, listen_on
-
     def found() -> str:
         with listen_on(address) as listener:
             return address_of(listener)
@@ -152,3 +149,10 @@ def test_an_ipv6_address_stands_in_brackets() -> None:
 
 def test_a_name_is_shown_as_the_address_it_stands_for() -> None:
     assert listening("localhost:0")().rpartition(":")[0] in {"127.0.0.1", "[::1]"}
+
+
+def test_a_connection_is_known_for_tcp_so_that_answers_are_not_held_back() -> None:
+    with listen_on("127.0.0.1:0") as listener, socket.create_connection(listener.getsockname()):
+        taken, _ = listener.accept()
+        with taken:
+            assert (listener.proto, taken.proto) == (socket.IPPROTO_TCP, socket.IPPROTO_TCP)

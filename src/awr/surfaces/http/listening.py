@@ -42,9 +42,9 @@ def listen_on(listen: str) -> socket.socket:
         )
     try:
         family, _, _, _, address = socket.getaddrinfo(
-            found["six"] or found["name"], int(found["port"]), type=socket.SOCK_STREAM
+            found["six"] or found["name"], int(found["port"]), type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP
         )[0]
-        return socket.create_server(address[:2], family=family, backlog=MAX_CONNECTIONS)
+        return _bound(family, address)
     except OSError as error:
         raise Io(
             f"the address cannot be listened on: {error.strerror or type(error).__name__}",
@@ -52,6 +52,21 @@ def listen_on(listen: str) -> socket.socket:
             expected="a free address of this machine",
             next_step="stop what listens there, or choose another address with --listen",
         ) from None
+
+
+def _bound(family: int, address: Any) -> socket.socket:
+    # With the protocol named, asyncio knows it for TCP and sends each answer at once instead of in 40 milliseconds.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listener.bind(address)
+        listener.listen(MAX_CONNECTIONS)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
 
 
 def address_of(listener: socket.socket) -> str:
