@@ -81,16 +81,20 @@ def program() -> click.Group:
 
 
 class _Root(click.Group):
-    """The top of the tree. The demo is no operation, and only those who play it pay for its import."""
+    """The top of the tree. The demo and the service are no operations, and only who wants them pays for them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted([*self.commands, "demo"])
+        return sorted([*self.commands, "demo", "serve"])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name == "demo":
             from awr.surfaces.cli.demo import demo
 
             return demo
+        if cmd_name == "serve":
+            from awr.surfaces.cli.serve import serve_command
+
+            return serve_command
         return super().get_command(ctx, cmd_name)
 
     def resolve_command(

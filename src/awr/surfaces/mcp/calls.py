@@ -89,8 +89,9 @@ def _checked(tool: AgentTool, arguments: dict[str, Any], caller: Caller) -> _Cal
         raise _misfit("a field that does not belong there", "only the documented fields")
     fields = {name: value for name, value in stated.items() if name in field_names(operation)}
     conversation = None if "conversation" in fields else _text(stated.get("conversation"))
+    selects = "conversation" in stated and "conversation" not in operation.required
     for name in operation.required:
-        if name not in fields and not (name == "session" and conversation is not None):
+        if name not in fields and not (name == "session" and selects):
             raise _misfit("nothing", f"the field {name}")
     request_id = _text(stated.get("request_id")) if tool.identified else None
     if tool.identified and request_id is None and caller.authenticated:

@@ -134,7 +134,8 @@ def tool_schema(name: str, *, shared: bool = False) -> dict[str, Any]:
         for key, value in part["properties"].items():
             properties.setdefault(key, value)
     required = [key for key in properties if all(key in part["required"] for part in parts)]
-    either = "session" in required and "conversation" in properties
+    # Where a conversation has to be named as well, it is the one that a session is bound to from now on.
+    either = "session" in required and "conversation" in properties and "conversation" not in required
     if either:
         required.remove("session")
     if tool.identified:

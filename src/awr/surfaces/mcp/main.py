@@ -6,11 +6,13 @@ import argparse
 import sys
 from pathlib import Path
 
-__all__ = ["main"]
+__all__ = ["DEFAULT_LISTEN", "main"]
+
+DEFAULT_LISTEN = "127.0.0.1:8080"
 
 
 def main() -> None:
-    """Serve one project on stdio and leave with an exit code."""
+    """Serve one project on stdio, or those of a registry on HTTP, and leave with an exit code."""
     sys.exit(run(sys.argv[1:]))
 
 
@@ -19,8 +21,14 @@ def run(arguments: list[str]) -> int:
     parser = _parser()
     try:
         given = parser.parse_args(arguments)
+        if given.listen is not None and given.registry is None:
+            parser.error("--listen is for --registry alone: without a registry the project is served on stdio")
     except SystemExit as leaving:
         return int(leaving.code or 0)
+    if given.registry is not None:
+        from awr.surfaces.http.main import serve_registry
+
+        return serve_registry(Path(given.registry), listen=given.listen or DEFAULT_LISTEN)
     from awr.errors import AwrError, io_error
 
     try:
@@ -44,11 +52,17 @@ def _parser() -> argparse.ArgumentParser:
 
     parser = argparse.ArgumentParser(
         prog="awr-mcp",
-        description="Serve AWR's operations to an agent as tools, on standard input and output.",
+        description="Serve AWR's operations to agents as tools: one project on standard input and output, or the "
+        "projects of a registry on HTTP.",
         epilog="Example: awr-mcp --project /srv/billing",
         allow_abbrev=False,
     )
-    parser.add_argument("--project", metavar="PATH", help="the project folder; the present one if left out")
+    served = parser.add_mutually_exclusive_group()
+    served.add_argument("--project", metavar="PATH", help="the project folder; the present one if left out")
+    served.add_argument("--registry", metavar="FILE", help="serve the projects of this registry on HTTP instead")
+    parser.add_argument(
+        "--listen", metavar="ADDR", help=f"host:port for --registry; {DEFAULT_LISTEN} if left out, port 0 for any"
+    )
     parser.add_argument("--version", action="version", version=f"awr-mcp {version('awr')}")
     return parser
 

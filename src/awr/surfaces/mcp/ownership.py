@@ -8,13 +8,13 @@ import msgspec
 
 from awr.errors import AwrError, InvalidInput, NotFound, RuleViolation
 from awr.journal.checkpoints import checkpoint_by_id
-from awr.journal.executions import execution_by_id
+from awr.journal.executions import execution_by_id, execution_by_key
 from awr.journal.journal import Reader
 from awr.journal.proposals import proposal_by_id
 from awr.journal.sessions import is_visible
 from awr.operations.selection import bound_session
 
-__all__ = ["Caller", "meant_session", "require_own"]
+__all__ = ["Caller", "meant_session", "require_own", "require_scope"]
 
 
 class Caller(msgspec.Struct, frozen=True):
@@ -46,6 +46,7 @@ def require_own(reader: Reader, caller: Caller, fields: dict[str, Any]) -> None:
     named = {
         "to_session": fields.get("to_session"),
         "execution": fields.get("execution") or (report.get("execution_id") if isinstance(report, dict) else None),
+        "operation_key": fields.get("operation_key"),
         "proposal": fields.get("proposal"),
         "checkpoint": fields.get("checkpoint"),
     }
@@ -72,6 +73,9 @@ def _session_behind(reader: Reader, kind: str, value: str) -> str | None:
     try:
         if kind == "execution":
             return execution_by_id(reader.database, value).session_id
+        if kind == "operation_key":
+            known = execution_by_key(reader.database, value)
+            return known.session_id if known else None
         if kind == "proposal":
             return proposal_by_id(reader, value).created_by_session
         if kind == "checkpoint":

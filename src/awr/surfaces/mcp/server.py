@@ -79,14 +79,26 @@ class Gate:
         """Run one call on a thread. A client that goes away does not stop it. Raise MCPError when all are taken."""
         if not self._free.acquire(blocking=False):
             raise MCPError(code=types.INTERNAL_ERROR, message=_FULL)
+        # A call that is cancelled before its thread has begun is never carried out. Whoever takes this lock, the
+        # thread or the one that gives up, is the one to make room again.
+        begun = threading.Lock()
 
-        def work() -> Answer:
+        def work() -> Answer | None:
+            if not begun.acquire(blocking=False):
+                return None
             try:
                 return act()
             finally:
                 self._free.release()
 
-        return await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=self._threads)
+        try:
+            answer = await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=self._threads)
+        except BaseException:
+            if begun.acquire(blocking=False):
+                self._free.release()
+            raise
+        assert answer is not None, "only a call that was given up is not carried out"
+        return answer
 
     def drain(self, seconds: float) -> bool:
         """Wait until no call is under way. Return whether that came true in time."""
@@ -119,6 +131,11 @@ def build_server(backend: Backend, gate: Gate) -> Server[Any]:
         return _result(await gate.run(lambda: backend.call(tool, arguments, request)))
 
     def schema_of(name: str) -> dict[str, Any] | None:
+        own = backend.own_tools().get(name)
+        if own is not None:
+            return own.input_schema
+        if name in DOMAINS:
+            return domain_schema(shared=backend.shared)
         return tool_schema(name, shared=backend.shared) if name in TOOLS else None
 
     server: Server[Any] = Server(

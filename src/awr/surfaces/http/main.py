@@ -1,0 +1,71 @@
+"""Starting and ending the shared service."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import sys
+from pathlib import Path
+
+import msgspec
+
+from awr.errors import AwrError, io_error
+from awr.surfaces.http.app import Application
+from awr.surfaces.http.backend import ManyProjects
+from awr.surfaces.http.listening import Server, address_of, listen_on, server_for
+from awr.surfaces.http.service import Service, load_service
+from awr.surfaces.http.watch import Faults, Log, Watch
+from awr.surfaces.mcp.server import Gate, build_server
+
+__all__ = ["serve", "serve_registry"]
+
+#: How long a write that is under way may take to end once every request is answered or given up.
+DRAIN_SECONDS = 60.0
+
+
+def serve_registry(path: Path, *, listen: str) -> int:
+    """Serve as `serve` does. Return 0 when a signal ended it, or 1 and one error report when it could not start."""
+    try:
+        serve(path, listen=listen)
+    except AwrError as error:
+        return _refused(error)
+    except OSError as error:
+        return _refused(io_error(error))
+    return 0
+
+
+def serve(path: Path, *, listen: str) -> None:
+    """Serve the projects of a registry until a signal ends it.
+
+    Standard error gets one line that says where the service listens, and then its log. Raise what `load_service` and
+    `listen_on` raise; nothing listens then.
+    """
+    service = load_service(path)
+    with listen_on(listen) as listener:
+        _serve(service, listener)
+
+
+def _serve(service: Service, listener: socket.socket) -> None:
+    log = Log(sys.stderr)
+    watch = Watch(log)
+    gate = Gate()
+    application = Application(service, build_server(ManyProjects(service, watch), gate), watch)
+    server = server_for(application)
+    # Every library's words go through one handler, which repeats none of them.
+    logging.basicConfig(handlers=[Faults(log)], level=logging.WARNING, force=True)
+    with server.stopped_by_signals():
+        sys.stderr.write(f"AWR MCP listening at http://{address_of(listener)}/mcp\n")
+        sys.stderr.flush()
+        asyncio.run(_run(application, server, listener))
+        gate.drain(DRAIN_SECONDS)
+
+
+async def _run(application: Application, server: Server, listener: socket.socket) -> None:
+    async with application.manager.run():
+        await server.serve(sockets=[listener])
+
+
+def _refused(error: AwrError) -> int:
+    sys.stderr.write(msgspec.json.encode(error.report()).decode() + "\n")
+    return 1
