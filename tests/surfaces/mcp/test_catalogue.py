@@ -8,7 +8,16 @@ import msgspec
 import pytest
 
 from awr.operations.registry import OPERATIONS
-from awr.surfaces.mcp.catalogue import DOMAINS, HIDDEN, TOOLS, AgentTool, domain_of, manifest, tool_schema
+from awr.surfaces.mcp.catalogue import (
+    DOMAINS,
+    HIDDEN,
+    TOOLS,
+    AgentTool,
+    domain_of,
+    listed_schema,
+    manifest,
+    tool_schema,
+)
 
 #: The tools of the contract that stand on an operation, with whether they only read. Changes by preview are not here.
 CONTRACT = {
@@ -103,6 +112,15 @@ def test_a_write_can_be_named_and_on_a_shared_service_has_to_be(tool: AgentTool)
 def test_a_session_is_named_by_its_id_or_its_conversation() -> None:
     schema = tool_schema("awr_compaction_get")
     assert schema["anyOf"] == [{"required": ["session"]}, {"required": ["conversation"]}]
+
+
+@each
+def test_a_tool_that_is_listed_by_itself_has_no_alternatives_at_the_top_of_its_schema(tool: AgentTool) -> None:
+    listed, whole = listed_schema(tool.name), tool_schema(tool.name)
+    assert not {"anyOf", "oneOf", "allOf"} & set(listed)
+    assert (listed["required"], set(listed["properties"])) == (whole["required"], set(whole["properties"]))
+    if "anyOf" in whole:
+        assert "conversation" in listed["properties"]["session"]["description"]
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ __all__ = [
     "domain_schema",
     "exposure_is_flat",
     "field_names",
+    "listed_schema",
     "manifest",
     "tool_schema",
 ]
@@ -165,6 +166,19 @@ def tool_schema(name: str, *, shared: bool = False) -> dict[str, Any]:
     return schema
 
 
+def listed_schema(name: str, *, shared: bool = False) -> dict[str, Any]:
+    """Return a tool's schema as it is listed by itself.
+
+    Models' providers refuse a tool whose schema has alternatives at its top, so the one of a session's id or its
+    conversation is said in words there; the door requires it all the same.
+    """
+    schema = dict(tool_schema(name, shared=shared))
+    if schema.pop("anyOf", None) is not None:
+        session = {**schema["properties"]["session"], "description": "The session's id; or give its conversation."}
+        schema["properties"] = {**schema["properties"], "session": session}
+    return schema
+
+
 def domain_of(name: str) -> tuple[AgentTool, ...]:
     """Return the tools of a group."""
     return tuple(tool for tool in TOOLS.values() if tool.domain == name)
@@ -215,7 +229,7 @@ def _request_schema(operation: Operation) -> dict[str, Any]:
     required = [key for key in properties if key in schema["required"] or key in operation.required]
     if "session" in properties and "conversation" not in schema["properties"]:
         properties["conversation"] = {
-            "type": ["string", "null"],
+            "anyOf": [{"type": "string"}, {"type": "null"}],
             "description": "Find the session by the conversation it is bound to.",
             "default": None,
         }

@@ -24,6 +24,7 @@ from awr.surfaces.mcp.catalogue import (
     domain_of,
     domain_schema,
     exposure_is_flat,
+    listed_schema,
     manifest,
     tool_schema,
 )
@@ -156,7 +157,7 @@ def _listed(backend: Backend) -> list[types.Tool]:
             types.Tool(
                 name=tool.name,
                 description=tool.description,
-                input_schema=tool_schema(tool.name, shared=shared),
+                input_schema=listed_schema(tool.name, shared=shared),
                 annotations=types.ToolAnnotations(
                     read_only_hint=tool.read_only,
                     destructive_hint=tool.destructive,
