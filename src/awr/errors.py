@@ -58,6 +58,7 @@ __all__ = [
     "Unsupported",
     "WorkActionIncomplete",
     "error_of",
+    "fault_of",
     "io_error",
     "not_unicode",
 ]
@@ -255,6 +256,21 @@ def not_unicode() -> InvalidInput:
         got="a lone surrogate",
         expected="text that UTF-8 can carry",
         next_step="send the text as UTF-8",
+    )
+
+
+def fault_of(error: Exception) -> AwrError:
+    """Turn a fault of AWR's own into an error that says of which kind it is and where, and none of its words."""
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    where = ""
+    if place is not None:
+        file = place.tb_frame.f_code.co_filename.rpartition("/")[2]
+        where = f" in {file} line {place.tb_lineno}"
+    return AwrError(
+        f"AWR has a fault: {type(error).__name__}{where}",
+        next_step="please report this line; nothing of the command was left half-written in the database",
     )
 
 

@@ -26,6 +26,7 @@ _SAME = (
     (re.compile(r"\b[0-9a-f]{64}\b"), "HASH"),
     (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"), "TIME"),
     (re.compile(r"\b17\d{11}\b|\b18\d{11}\b"), "MS"),
+    (re.compile(r"127\.0\.0\.1:\d+"), "ADDRESS"),
     (re.compile(r"/[^\s\"']*awr-docs-[^/\s\"']*"), "FOLDER"),
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import json
 import re
 import tomllib
@@ -24,6 +25,9 @@ from awr.sources.ledger import parse_ledger
 from awr.sources.manifest import parse_manifest
 from awr.surfaces.cli.app import program
 from awr.surfaces.cli.commands import OperationCommand
+from awr.surfaces.http.metrics import BUCKETS, Metrics
+from awr.surfaces.http.registry import ClientTable, ProjectTable, RegistryFile, read_registry
+from awr.surfaces.http.watch import Exchange, Log, Watch
 from tests.docs.console import ROOT, normalized, pages, rendered
 
 DOCS = ROOT / "docs"
@@ -132,15 +136,31 @@ def test_every_key_of_the_manifest_is_documented() -> None:
     assert [key for key in keys if f"`{key}`" not in text] == []
 
 
+def test_every_key_metric_and_log_field_of_the_service_is_documented() -> None:
+    text = (REFERENCE / "service.md").read_text()
+    names = [name for name in RegistryFile.__struct_fields__ if name not in {"projects", "clients"}]
+    names += [f"projects[].{name}" for name in ProjectTable.__struct_fields__]
+    names += [f"clients[].{name}" for name in ClientTable.__struct_fields__]
+    names += re.findall(r"^# TYPE (\w+)", Metrics().text(), re.MULTILINE)
+    stream = io.StringIO()
+    Watch(Log(stream)).done(Exchange(), "ok")
+    names += json.loads(stream.getvalue())
+    assert [name for name in names if f"`{name}`" not in text] == []
+    assert ", ".join(f"{bound:g}" for bound in BUCKETS[:-1]) + f" and {BUCKETS[-1]:g} seconds" in text
+
+
 @pytest.mark.parametrize(("page", "text"), blocks("yaml"))
 def test_a_ledger_in_the_documentation_parses(page: str, text: str) -> None:
     assert parse_ledger(text.encode(), locator=page).warnings == ()
 
 
 @pytest.mark.parametrize(("page", "text"), blocks("toml"))
-def test_a_manifest_in_the_documentation_parses(page: str, text: str) -> None:
-    assert tomllib.loads(text)
-    assert parse_manifest(text.encode()).sources
+def test_a_manifest_or_a_registry_in_the_documentation_parses(page: str, text: str, tmp_path: Path) -> None:
+    if "clients" in tomllib.loads(text):
+        (tmp_path / "service.toml").write_text(text)
+        assert read_registry(tmp_path / "service.toml").clients
+    else:
+        assert parse_manifest(text.encode()).sources
 
 
 @pytest.mark.parametrize(("page", "text"), blocks("json"))

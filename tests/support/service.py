@@ -211,7 +211,7 @@ class Agent:
         self._running = running
         self.client = client
         self._token = token_of(client) if token is None else token
-        self._http = httpx2.Client(timeout=timeout, trust_env=False)
+        self._http = httpx2.Client(timeout=timeout, trust_env=False, verify=False)
 
     def __enter__(self) -> Agent:
         return self

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 
 import click
 
 from awr.domain.secrets import refuse_secrets
-from awr.errors import AwrError, InvalidInput, Unsupported, io_error
+from awr.errors import AwrError, InvalidInput, Unsupported, fault_of, io_error
 from awr.operations.registry import OPERATIONS
 from awr.surfaces.cli.commands import OperationCommand, OperationGroup, Settings, shared_options
 from awr.surfaces.cli.output import colour, print_error
@@ -55,7 +54,7 @@ def run(arguments: list[str]) -> int:
         print_error(io_error(error), as_json=as_json)
         return 1
     except Exception as error:
-        print_error(_fault(error), as_json=as_json)
+        print_error(fault_of(error), as_json=as_json)
         return 1
     return 0
 
@@ -132,14 +131,3 @@ def _usage_error(error: click.UsageError, *, as_json: bool) -> int:
     else:
         error.show()
     return 2
-
-
-def _fault(error: Exception) -> AwrError:
-    place = error.__traceback__
-    while place is not None and place.tb_next is not None:
-        place = place.tb_next
-    where = f" in {Path(place.tb_frame.f_code.co_filename).name} line {place.tb_lineno}" if place else ""
-    return AwrError(
-        f"AWR has a fault: {type(error).__name__}{where}",
-        next_step="please report this line; nothing of the command was left half-written in the database",
-    )

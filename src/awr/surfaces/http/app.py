@@ -12,7 +12,7 @@ import msgspec
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
-from awr.errors import AwrError, NotFound
+from awr.errors import AwrError, NotFound, fault_of
 from awr.surfaces.http.metrics import CONTENT_TYPE
 from awr.surfaces.http.requests import (
     MAX_BODY_BYTES,
@@ -85,8 +85,8 @@ class Application:
         except Exception as fault:
             outcome = "fault"
             if not answer.status:
-                error = AwrError(f"AWR has a fault: {type(fault).__name__}", next_step="please report this line")
-                await _reply(answer, 500, msgspec.json.encode(error.report()), close=not body.complete)
+                report = msgspec.json.encode(fault_of(fault).report())
+                await _reply(answer, 500, report, close=not body.complete)
         finally:
             self._count(answer)
             if scope["path"] == "/mcp" or outcome != "ok":

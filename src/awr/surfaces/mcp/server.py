@@ -15,7 +15,7 @@ import msgspec
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
-from awr.errors import AwrError
+from awr.errors import AwrError, fault_of
 from awr.operations.calling import Answer
 from awr.surfaces.mcp.catalogue import (
     DOMAINS,
@@ -125,11 +125,11 @@ def build_server(backend: Backend, gate: Gate) -> Server[Any]:
             name, arguments = _child(name, arguments, shared=backend.shared)
         if name in backend.own_tools():
             own = name
-            return _result(await gate.run(lambda: backend.call_own(own, arguments, request)))
+            return await _answered(gate, lambda: backend.call_own(own, arguments, request))
         tool = TOOLS.get(name)
         if tool is None:
             raise MCPError(code=types.METHOD_NOT_FOUND, message="unknown AWR tool")
-        return _result(await gate.run(lambda: backend.call(tool, arguments, request)))
+        return await _answered(gate, lambda: backend.call(tool, arguments, request))
 
     def schema_of(name: str) -> dict[str, Any] | None:
         own = backend.own_tools().get(name)
@@ -148,6 +148,17 @@ def build_server(backend: Backend, gate: Gate) -> Server[Any]:
         get_tool_input_schema=schema_of,
     )
     return server
+
+
+async def _answered(gate: Gate, act: Callable[[], Answer]) -> types.CallToolResult:
+    """Return the result of one call. The SDK would show the words of a fault, which may repeat what was sent."""
+    try:
+        return _result(await gate.run(act))
+    except MCPError:
+        raise
+    except Exception as error:
+        fault = fault_of(error)
+        raise MCPError(code=types.INTERNAL_ERROR, message=fault.what, data=fault.report()) from None
 
 
 def _listed(backend: Backend) -> list[types.Tool]:
