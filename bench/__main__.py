@@ -7,7 +7,7 @@ import sys
 
 from bench.measure import machine
 
-NAMES = ("journal_append", "journal_verify", "cold_start", "context_compile", "transcript_scan")
+NAMES = ("journal_append", "journal_verify", "cold_start", "context_compile", "transcript_scan", "tool_calls")
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import Literal
 
 from awr.errors import RuleViolation
@@ -127,8 +127,14 @@ _SCHEMA_VALUES = frozenset({"default", "example", "examples", "value", "values",
 _NAMING_KEYS = ("name", "key", "label", "field")
 
 
+#: No pattern matches letters alone that are fewer than these.
+_WORD_MOST = 16
+
+
 def find_secret(text: str) -> Category | None:
     """Return what kind of secret `text` holds, or None. Placeholders such as `[redacted]` are not secrets."""
+    if len(text) < _WORD_MOST and text.isalpha() and text.isascii():
+        return None  # one plain word, as most keys and states are, is too short for any of the patterns
     if not text.isascii():
         text = _folded(text)
     if _holds_credential(text):
@@ -202,7 +208,7 @@ def _mapping_categories(mapping: Mapping[object, object]) -> Iterator[Category]:
     if sum(name in _ENV_NAMES and isinstance(mapping[name], str) for name in names) >= _ENV_LEAST:
         yield "environment_dump"
     for name in names:
-        if (found := find_secret(name)) is not None:
+        if (found := _secret_in_name(name)) is not None:
             yield found
 
 
@@ -222,6 +228,11 @@ def _entries(mapping: Mapping[object, object], by_key: Category | None) -> Itera
             yield value, _key_category(key)
 
 
+#: Keys come again and again. What they say is remembered for a bounded number of them.
+_secret_in_name = lru_cache(maxsize=1024)(find_secret)
+
+
+@lru_cache(maxsize=1024)
 def _key_category(name: str) -> Category | None:
     if len(name) > 256:
         return None

@@ -221,6 +221,19 @@ class Journal:
             self._writing.close()
             self._writing = self._project = None
 
+    @contextmanager
+    def kept_open(self) -> Iterator[None]:
+        """Keep the database open during something that opens it more than once.
+
+        The last connection to close folds the write-ahead log back into the file, which costs as much as a commit:
+        once is enough.
+        """
+        database = self._migrated()
+        try:
+            yield
+        finally:
+            database.close()
+
     def _migrated(self) -> Database:
         database = self._open("write")
         try:

@@ -62,7 +62,8 @@ def call_tool(open_project: Open, tool: AgentTool, arguments: dict[str, Any], *,
     try:
         project = open_project()
         if checked.operation.effect == "write":
-            return _shown(_written(project, checked, caller), checked)
+            with project.journal.kept_open():
+                return _shown(_written(project, checked, caller), checked)
         return _read(project, checked, caller)
     except AwrError as error:
         return diagnosed(checked.operation, error, open_project)
