@@ -21,6 +21,7 @@ FLOORS = (
     ("context",),
     ("operations",),
     ("hosts",),
+    ("client",),
     ("surfaces",),
     ("__init__", "__main__"),
 )
