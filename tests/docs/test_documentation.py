@@ -16,7 +16,8 @@ import pytest
 
 from awr import errors
 from awr.client.commands import STEPS
-from awr.client.state import Phase, State
+from awr.client.state import Phase
+from awr.client.state import State as LoopState
 from awr.client.workflow import Workflow
 from awr.domain.compaction import State
 from awr.domain.events import EVENT_TYPES
@@ -197,7 +198,7 @@ def test_the_examples_transcript_is_the_one_the_demo_plays() -> None:
 def test_every_step_of_the_workflow_is_documented_with_its_command() -> None:
     text = (REFERENCE / "workflow.md").read_text()
     steps = {name for name, value in vars(Workflow).items() if not name.startswith("_") and callable(value)}
-    assert {found for found in re.findall(r"^\| `(\w+)\(", text, re.MULTILINE)} == steps
+    assert set(re.findall(r"^\| `(\w+)\(", text, re.MULTILINE)) == steps
     assert set(re.findall(r"^\| `\w+\([^`]*\)` \| `([a-z-]+)` ", text, re.MULTILINE)) | {"context"} == set(STEPS)
-    for name in (*State.__struct_fields__[1:], *get_args(Phase)):
+    for name in (*LoopState.__struct_fields__[1:], *get_args(Phase)):
         assert f"`{name}`" in text, name

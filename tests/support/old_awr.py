@@ -36,8 +36,7 @@ sys.exit(code)
 
 
 def stand_in(path: Path, *, missing: tuple[str, ...] = (), slow_after: str = "", dies_after: str = "") -> Path:
-    """Write the program. It lacks some capabilities, or gives no answer to a command that it has carried out: it hangs,
-    or it dies."""
+    """Write the program: one that lacks capabilities, or hangs or dies once it has carried a command out."""
     text = _PROGRAM.format(python=sys.executable, missing=missing, slow_after=slow_after, dies_after=dies_after)
     path.write_text(text)
     path.chmod(0o755)
