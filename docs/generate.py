@@ -10,6 +10,7 @@ import click
 from awr.operations.registry import OPERATIONS
 from awr.surfaces.cli.app import program
 from awr.surfaces.cli.commands import OperationCommand
+from awr.surfaces.mcp.catalogue import DOMAINS, domain_of, tool_schema
 
 PAGE = Path(__file__).parent / "reference" / "commands.md"
 HEADER = """\
@@ -21,6 +22,54 @@ error; see [errors](errors.md). Exit codes: 0 success, 1 refusal or partial fail
 
 This page is written by `make docs` from the list of operations.
 """
+
+
+TOOLS_HEADER = """\
+# Tools
+
+What agents reach over MCP: `awr-mcp --project PATH` serves one project on standard input and output, `awr serve` many over
+[HTTP](service.md). By default the eight groups below are listed: call one without arguments to see its tools with their
+closed schemas, or with `child_tool` and `arguments` to use one. Every tool also answers to its own name;
+`AWR_MCP_TOOL_EXPOSURE_MODE=flat` lists them all. Operators' operations, such as repairs, restore and import, are no tools.
+
+**Required** arguments are bold. Over HTTP each call also names its `project`, and each write its `request_id`.
+
+## Answers
+
+The same JSON object stands in `structuredContent` and, as text, in `content`. A refusal has `isError` true and AWR's
+[error](errors.md): `code`, `message`, `details`. What is known in spite of a problem is kept, with `ok` false and `error`.
+
+A read that rests on the project's files works on a private copy of the journal and compares the files before and after:
+`freshness_basis` is `source_verified_readonly`, `snapshot` says what it saw, and nothing is written. A file that changed
+since it was indexed makes it `SourceStale`; call `awr_source_reindex`, then read again. What rests on the record alone says
+`runtime_database` and needs no files.
+
+JSON-RPC's own errors: -32601 for a tool that there is not, -32602 for a call of a group that makes no sense or a cursor
+(there is one page), -32603 when 64 calls are under way already. Arguments have at most 1 MiB, a `completion` 64 KiB.
+
+## Writes that are carried out once
+
+A write that is given a `request_id` (1 to 256 bytes) is announced in the journal, carried out, and its answer recorded,
+refusals too. The same request then gets the same answer, also after a restart and also from the `awr` command with
+`--request-id`. `response_view` is no part of the request: changing only that replays.
+
+| what happened | answer |
+|---|---|
+| the same id with anything else changed | `SourceConflict` |
+| the project is at another revision than `expected_revision` | `RevisionConflict`, and no receipt |
+| the answer could not be recorded | `isError`, `write_outcome` `unknown`, `MutationConflict`; repeating it changes nothing |
+
+`operation` in the answer has the receipt's `id`, `request_id`, `status` (`started`, `finished`, `recovered`) and `replayed`.
+`project_revision` is the project's now, `receipt_project_revision` the answer's own. A named write takes at least two
+revisions: use the one that is returned.
+
+`awr_operation_get` shows what is known of a request, with the events it left. `awr_operation_recover` settles a lost answer
+by the one event that proves that the write was carried out; without exactly one the outcome stays unknown. Neither carries
+anything out.
+
+This page is written by `make docs` from the list of operations.
+"""
+TOOLS_PAGE = PAGE.with_name("tools.md")
 
 
 def page() -> str:
@@ -86,5 +135,29 @@ def _kind(option: click.Option) -> str:
     return " " + (option.metavar or ("N" if isinstance(option.type, click.IntRange) else "TEXT"))
 
 
+def tools_page() -> str:
+    """Return the text of the page of tools."""
+    parts = [TOOLS_HEADER]
+    for domain, text in DOMAINS.items():
+        parts.append(f"\n## {domain}\n\n{text}\n")
+        for tool in domain_of(domain):
+            schema = tool_schema(tool.name)
+            kind = (
+                "reads"
+                if tool.read_only
+                else "writes, and changes the project's files"
+                if tool.destructive
+                else "writes"
+            )
+            names = ", ".join(f"`{one.name}`" for one in tool.operations)
+            parts.append(f"\n### {tool.name}\n\n{tool.description} It {kind}. Operation {names}.\n")
+            required = schema["required"]
+            either = " One of `session` and `conversation` is required." if "anyOf" in schema else ""
+            stated = [f"**`{name}`**" if name in required else f"`{name}`" for name in schema["properties"]]
+            parts.append(f"\nArguments: {', '.join(stated) or 'none'}.{either}\n")
+    return "".join(parts)
+
+
 if __name__ == "__main__":
     PAGE.write_text(page())
+    TOOLS_PAGE.write_text(tools_page())

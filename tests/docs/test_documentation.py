@@ -32,6 +32,7 @@ from awr.surfaces.cli.commands import OperationCommand
 from awr.surfaces.http.metrics import BUCKETS, Metrics
 from awr.surfaces.http.registry import ClientTable, ProjectTable, RegistryFile, read_registry
 from awr.surfaces.http.watch import Exchange, Log, Watch
+from awr.surfaces.mcp.catalogue import TOOLS
 from tests.docs.console import ROOT, normalized, pages, rendered
 
 DOCS = ROOT / "docs"
@@ -64,6 +65,12 @@ def test_the_examples_of_a_page_print_what_it_shows(page: Path) -> None:
 
 def test_the_command_reference_is_the_list_of_operations() -> None:
     assert (REFERENCE / "commands.md").read_text() == generator().page()
+
+
+def test_the_tool_reference_is_the_list_of_operations() -> None:
+    text = (REFERENCE / "tools.md").read_text()
+    assert text == generator().tools_page()
+    assert all(f"\n### {name}\n" in text for name in TOOLS)
 
 
 def test_every_command_and_option_is_documented() -> None:
