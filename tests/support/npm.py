@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["INSPECTOR", "installed"]
+__all__ = ["CLAUDE_CODE", "CODEX", "INSPECTOR", "installed"]
 
+CLAUDE_CODE = "@anthropic-ai/claude-code@2.1.197"
+CODEX = "@openai/codex@0.171.0"
 INSPECTOR = "@modelcontextprotocol/inspector@2.12.0"
 
 _SECONDS = 600
