@@ -85,3 +85,19 @@ def test_a_reading_command_imports_nothing_heavy(tmp_path: Path, command: str, f
     code, *modules = done.stderr.split()
     assert code == "0"
     assert not forbidden & set(modules)
+
+
+def test_a_host_that_embeds_the_workflow_pays_for_no_surface(tmp_path: Path) -> None:
+    script = (
+        "import sys\n"
+        "from awr.client import Workflow\n"
+        "try:\n"
+        f"    Workflow({str(tmp_path)!r}, project_id='x', state={str(tmp_path / 'state' / 'w.json')!r})\n"
+        "except Exception as error:\n"
+        "    print(type(error).__name__)\n"
+        "print(*sorted({name.partition('.')[0] for name in sys.modules}))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    reached, modules = done.stdout.splitlines()
+    assert reached == "CommandFailed", "the operations were called"
+    assert not {"mcp", "starlette", "uvicorn", "click", "rich"} & set(modules.split())

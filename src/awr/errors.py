@@ -22,6 +22,8 @@
     ├── SourceUnavailable    a source cannot be read
     ├── CapabilityUnavailable  a host asked for something this build lacks
     ├── ProtocolUnsupported  a host speaks another protocol version
+    ├── WorkflowRefused      a host's workflow refuses before anything is called; a ValueError too
+    ├── CommandFailed        a call of a host's workflow was refused, or its outcome is unknown
     ├── Storage              the database cannot be used as it is
     └── Io                   the operating system refused
 
@@ -30,7 +32,7 @@ Values are never echoed: `got` names a type, a size or a number, because a wrong
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 __all__ = [
     "AwrError",
@@ -38,6 +40,7 @@ __all__ = [
     "CapabilityUnavailable",
     "CheckpointIncomplete",
     "ClaimConflict",
+    "CommandFailed",
     "ContextIncomplete",
     "DependencyBlocked",
     "EvidenceMissing",
@@ -57,6 +60,7 @@ __all__ = [
     "Storage",
     "Unsupported",
     "WorkActionIncomplete",
+    "WorkflowRefused",
     "error_of",
     "fault_of",
     "io_error",
@@ -228,6 +232,25 @@ class CapabilityUnavailable(AwrError):
 
 class ProtocolUnsupported(AwrError):
     code = "ProtocolUnsupported"
+
+
+class WorkflowRefused(AwrError, ValueError):
+    """Say that a host's workflow was asked for what its state, its pins or its receipts do not allow."""
+
+    code = "WorkflowRefused"
+
+
+class CommandFailed(AwrError):
+    """Say that AWR refused a call, or that nobody knows what the call did (`outcome` "unknown").
+
+    `report` in the details is AWR's own error. `value` is the body of a partial answer, which is no detail.
+    """
+
+    code = "CommandFailed"
+
+    def __init__(self, what: str, *, value: dict[str, Any] | None = None, **details: Any) -> None:
+        super().__init__(what, **details)
+        self.value = value
 
 
 class Storage(AwrError):

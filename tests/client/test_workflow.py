@@ -1,446 +1,351 @@
-"""The loop of a host: its steps in order, over both transports, and what is left when an answer is lost."""
+"""The whole loop of a host, through both transports, and what is refused in it before anything is called."""
 
 from __future__ import annotations
 
-import hashlib
 import json
-import signal
-import subprocess
-import sys
-from collections.abc import Callable
+import stat
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from awr.client import CallFailed, Workflow, WorkflowError
-from awr.client.state import State
-from awr.project import Project
-from tests.client.conftest import Open
-from tests.support.old_awr import stand_in
-from tests.support.projects import begin_session, revision
-from tests.support.tools import event_types
-
-SHA = "a" * 40
-OBSERVATION = {
-    "compaction_id": "native-compaction-7",
-    "sequence": 7,
-    "observed_at": 1_789_500_000_000,
-    "trigger": "automatic",
-    "model": "host-model-id",
-    "source": "host.telemetry.completed-compaction-7",
-    "measurement_scope": "full_request",
-    "measurement_basis": "host_reported",
-    "before_tokens": 230_000,
-    "after_tokens": 140_000,
-    "context_window_tokens": 256_000,
-}
-COMPLETION = {"version": 1, "source_sha": SHA, "acceptance": [{"criterion": "It is done", "evidence": ["tests-1"]}]}
-LABELS: dict[str, Any] = {"agent": "host", "provider": "p", "model": "m"}
-
-both = pytest.mark.parametrize("over", ["in process", "executable"])
-
-
-def draft(project: Project) -> dict[str, Any]:
-    """Write a report and return the evidence that names it."""
-    body = {
-        "version": 1,
-        "work_item": "parse",
-        "source_sha": SHA,
-        "command": "pytest",
-        "scope": ["all"],
-        "verified_at": 1,
-        "checks": [{"name": "done", "passed": True, "details": "all", "criteria": ["It is done"]}],
-    }
-    data = json.dumps(body).encode()
-    (project.root / "report.json").write_bytes(data)
-    return {
-        "external_key": "tests-1",
-        "evidence_type": "test_report",
-        "level": "locally_verified",
-        "summary": "All tests pass",
-        "locator": "report.json",
-        "sha256": hashlib.sha256(data).hexdigest(),
-        "source_sha": SHA,
-        "command": "pytest",
-        "scope": ["all"],
-        "verified_at": 1,
-    }
-
-
-def begun(workflow: Workflow) -> str:
-    """Begin, prepare and acknowledge. Return the hash."""
-    workflow.begin("parse", **LABELS)
-    found: str = workflow.prepare()["context"]["work_context"]["context_hash"]
-    workflow.acknowledge(found)
-    return found
-
-
-@both
-def test_a_whole_session_from_begin_to_finish(project: Project, open_workflow: Open, binary: Path, over: str) -> None:
-    workflow = open_workflow(binary=binary if over == "executable" else None)
-    context_hash = begun(workflow)
-    assert set(workflow.prepare()["guidance"]) == {"when", "basis", "next_action", "recheck"}
-    workflow.acknowledge(context_hash := workflow.context()["work_context"]["context_hash"])
-    workflow.progress("Began", "Go on")
-    workflow.evidence(draft(project))
-    workflow.checkpoint(context_hash, "Half done", "Go on")
-    finished = workflow.finish(COMPLETION, "All is done")
-    assert finished["completed"]["proposal"]["status"] == "applied"
-    assert finished["ended"]["session"]["status"] == "ended"
-    state = workflow.state
-    assert [one.operation for one in state.history] == [
-        *("session.start", "transition.progress", "evidence.add", "session.checkpoint"),
-        *("transition.complete", "session.end"),
-    ]
-    assert (state.phase, state.pending, state.last_revision) == ("ended", None, revision(project))
-    assert "status: completed" in (project.root / "work-ledger.yaml").read_text().partition("id: parse")[2]
-
-
-@both
-def test_a_compaction_is_observed_inspected_and_deferred_as_the_contracts_example_does(
-    open_workflow: Open, binary: Path, over: str
-) -> None:
-    workflow = open_workflow(binary=binary if over == "executable" else None)
-    workflow.begin("parse", **LABELS)
-    result = workflow.observe_compaction(OBSERVATION, policy={"post_compaction_threshold_percent": 50})
-    assert result["guidance"]["next_action"]
-    workflow.defer_compaction(result["observation_event_id"])
-    details = workflow.compaction(include_observation=True)
-    assert (details["state"], details["observation"]["after_tokens"]) == ("deferred", 140_000)
-
-
-def test_a_new_loop_goes_on_where_the_state_file_says(open_workflow: Open) -> None:
-    context_hash = begun(open_workflow())
-    saved = open_workflow().checkpoint(context_hash, "Half done", "Go on")
-    assert open_workflow().state.checkpoint == saved["checkpoint"]["id"]
-
-
-def test_an_active_session_is_adopted_with_its_identity(project: Project, open_workflow: Open) -> None:
-    session = begin_session(project, work="parse", claim=True)
-    workflow = open_workflow()
-    assert workflow.adopt(session, "parse")["session"]["id"] == session
-    assert (workflow.state.session, workflow.state.phase) == (session, "active")
-    before = revision(project)
-    workflow.prepare()
-    assert revision(project) == before
-
-
-@pytest.mark.parametrize("wrong", ["ended", "other work"])
-def test_nothing_else_is_adopted(project: Project, open_workflow: Open, wrong: str) -> None:
-    session = begin_session(project, work="parse")
-    if wrong == "ended":
-        from awr.operations.session import EndRequest, end
-
-        end(project, EndRequest(session=session, expected_revision=revision(project)))
-    with pytest.raises(WorkflowError, match="only an active session"):
-        open_workflow().adopt(session, "parse" if wrong == "ended" else "report")
-
-
-def test_every_delivery_has_to_be_acknowledged_anew(open_workflow: Open) -> None:
-    workflow = open_workflow()
-    context_hash = begun(workflow)
-    workflow.prepare()
-    with pytest.raises(WorkflowError, match="not acknowledged"):
-        workflow.checkpoint(context_hash, "Half done", "Go on")
-    with pytest.raises(WorkflowError, match="not acknowledged"):
-        workflow.progress("Began", "Go on")
-    with pytest.raises(WorkflowError, match="not the hash"):
-        workflow.acknowledge("0" * 64)
-
-
-def test_a_tampered_receipt_is_found(open_workflow: Open, tmp_path: Path) -> None:
-    workflow = open_workflow()
-    context_hash = begun(workflow)
-    for receipt in (tmp_path / "loop" / "receipts").iterdir():
-        receipt.write_bytes(receipt.read_bytes() + b" ")
-    with pytest.raises(ValueError, match="receipt"):
-        workflow.checkpoint(context_hash, "Half done", "Go on")
-
-
-def test_a_refused_write_stays_pending_until_it_is_inspected_and_reconciled(
-    project: Project, open_workflow: Open
-) -> None:
-    workflow = open_workflow()
-    context_hash = begun(workflow)
-    with pytest.raises(CallFailed) as refused:
-        workflow.progress("Began", "Go on", expected_revision=1)
-    assert refused.value.known
-    assert refused.value.report is not None
-    assert refused.value.report["code"] == "RevisionConflict"
-    before = revision(project)
-    steps: tuple[Callable[[], Any], ...] = (
-        lambda: workflow.progress("Began", "Go on"),
-        lambda: workflow.checkpoint(context_hash, "Half done", "Go on"),
-        workflow.prepare,
-        lambda: workflow.acknowledge(context_hash),
-        lambda: workflow.observe_compaction(OBSERVATION),
-        lambda: workflow.finish(COMPLETION, "Done"),
-        lambda: workflow.begin("parse", **LABELS),
-    )
-    for step in steps:
-        with pytest.raises(WorkflowError, match="pending with outcome refused"):
-            step()
-    assert revision(project) == before
-    assert workflow.compaction()["state"] == "measurement_missing"
-    with pytest.raises(WorkflowError, match="inspect first"):
-        workflow.reconcile("0" * 64, "Nothing was done")
-    seen = workflow.inspect()
-    with pytest.raises(WorkflowError, match="say why"):
-        workflow.reconcile(seen["inspection_sha256"], " ")
-    assert workflow.reconcile(seen["inspection_sha256"], "Nothing was done")["phase"] == "active"
-    workflow.acknowledge(workflow.prepare()["context"]["work_context"]["context_hash"])
-    workflow.progress("Began", "Go on")
-    assert [one.outcome for one in workflow.state.history] == ["carried_out", "reconciled", "carried_out"]
-
-
-def test_an_older_inspection_settles_nothing(open_workflow: Open) -> None:
-    workflow = open_workflow()
-    begun(workflow)
-    seen = workflow.inspect()
-    with pytest.raises(CallFailed):
-        workflow.progress("Began", "Go on", expected_revision=1)
-    with pytest.raises(WorkflowError, match="inspect first"):
-        workflow.reconcile(seen["inspection_sha256"], "Nothing was done")
-
-
-def test_a_lost_answer_is_settled_by_what_the_project_shows_and_never_sent_again(
-    project: Project, open_workflow: Open, tmp_path: Path
-) -> None:
-    slow = stand_in(tmp_path / "slow", slow_after="session checkpoint")
-    workflow = open_workflow(binary=slow, timeout=5.0)
-    context_hash = begun(workflow)
-    with pytest.raises(CallFailed) as lost:
-        workflow.checkpoint(context_hash, "Half done", "Go on")
-    assert (lost.value.known, lost.value.report) == (False, None)
-    assert event_types(project).count("checkpoint.created") == 1
-    seen = workflow.inspect()
-    assert seen["session"]["checkpoint"]["digest"] == "Half done"
-    workflow.reconcile(seen["inspection_sha256"], "The checkpoint was saved")
-    assert event_types(project).count("checkpoint.created") == 1
-    assert workflow.state.last_revision == revision(project)
-
-
-def test_a_lost_begin_is_found_by_its_session(project: Project, open_workflow: Open, tmp_path: Path) -> None:
-    dying = stand_in(tmp_path / "dying", dies_after="session start")
-    workflow = open_workflow(binary=dying)
-    with pytest.raises(CallFailed):
-        workflow.begin("parse", **LABELS)
-    session = workflow.inspect()["sessions"][0]["id"]
-    seen = workflow.inspect(session=session, work="parse")
-    with pytest.raises(WorkflowError, match="not the one"):
-        workflow.reconcile(seen["inspection_sha256"], "It was begun", session="0" * 26, work="parse")
-    settled = workflow.reconcile(seen["inspection_sha256"], "It was begun", session=session, work="parse")
-    assert (settled["phase"], settled["session"]) == ("active", session)
-    assert event_types(project).count("session.started") == 1
-
-
-def test_a_completion_whose_answer_was_lost_leaves_only_the_end_to_do(
-    project: Project, open_workflow: Open, tmp_path: Path
-) -> None:
-    dying = stand_in(tmp_path / "dying", dies_after="work complete")
-    workflow = open_workflow(binary=dying)
-    begun(workflow)
-    workflow.progress("Began", "Go on")
-    workflow.evidence(draft(project))
-    with pytest.raises(CallFailed):
-        workflow.finish(COMPLETION, "All is done")
-    seen = workflow.inspect()
-    assert workflow.reconcile(seen["inspection_sha256"], "The work is done")["phase"] == "work_completed"
-    assert workflow.finish(COMPLETION, "All is done")["completed"] is None
-    assert workflow.state.phase == "ended"
-    assert event_types(project).count("work.completed") == 1
-
-
-def test_a_changed_program_is_refused_before_it_is_run(project: Project, open_workflow: Open, binary: Path) -> None:
-    workflow = open_workflow(binary=binary)
-    begun(workflow)
-    binary.write_text(binary.read_text() + "# changed\n")
-    before = revision(project)
-    with pytest.raises(WorkflowError, match="not the one that was pinned"):
-        workflow.progress("Began", "Go on")
-    assert revision(project) == before
-
-
-@pytest.mark.parametrize(
-    ("changed", "said"),
-    [
-        ({"sha256": "0" * 64}, "pinned"),
-        ({"version": "0.0.0"}, "another version"),
-        ({"version": None}, "together"),
-        ({"binary": "awr"}, "absolute"),
-        ({"project_id": "0" * 26}, "another project"),
-    ],
-)
-def test_a_loop_opens_only_on_what_was_stated(
-    open_workflow: Open, binary: Path, changed: dict[str, Any], said: str
-) -> None:
-    stated: dict[str, Any] = {
-        "sha256": hashlib.sha256(binary.read_bytes()).hexdigest(),
-        "version": "0.1.0",
-        "state_path": binary.parent / "other" / "state.json",
-    }
-    if changed.get("binary") == "awr":
-        stated["project"] = binary.parent / "project"
-        with pytest.raises(WorkflowError, match=said):
-            Workflow(**{"project_id": "x", **stated, **changed})
-        return
-    with pytest.raises(WorkflowError, match=said):
-        open_workflow(**{"binary": binary, **stated, **changed})
-
-
-def test_a_state_file_belongs_to_one_project_and_one_program(open_workflow: Open, binary: Path) -> None:
-    open_workflow()
-    with pytest.raises(WorkflowError, match="belongs to another"):
-        open_workflow(binary=binary)
-
-
-def test_two_processes_do_not_step_at_once(open_workflow: Open, tmp_path: Path) -> None:
-    workflow = open_workflow()
-    script = (
-        "import fcntl, sys\n"
-        f"file = open({str(tmp_path / 'loop' / 'state.json.lock')!r}, 'w')\n"
-        "fcntl.flock(file, fcntl.LOCK_EX)\n"
-        "print('held', flush=True)\n"
-        "sys.stdin.read()\n"
-    )
-    with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
-        assert other.stdout is not None
-        assert other.stdin is not None
-        assert other.stdout.readline() == b"held\n"
-        with pytest.raises(WorkflowError, match="another process"):
-            workflow.begin("parse", **LABELS)
-        other.stdin.close()
-    workflow.begin("parse", **LABELS)
-
-
-KILLED = """
-import os, signal, sys
-from pathlib import Path
 from awr.client import Workflow
-import awr.client.in_process as room
-project, project_id, state = sys.argv[1:4]
-workflow = Workflow(project=project, project_id=project_id, state_path=state)
-call = room.InProcess.call
-def die(self, operation, arguments):
-    if operation == "session.start":
-        if sys.argv[4] == "after":
-            call(self, operation, arguments)
-        os.kill(os.getpid(), signal.SIGKILL)
-    return call(self, operation, arguments)
-room.InProcess.call = die
-workflow.begin("parse", agent="host", provider="p", model="m")
-"""
-
-
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_a_host_that_is_killed_around_its_call_finds_it_pending(
-    project: Project, open_workflow: Open, tmp_path: Path, when: str
-) -> None:
-    workflow = open_workflow()
-    arguments = [str(project.root), workflow.state.binding["project_id"], str(tmp_path / "loop/state.json"), when]
-    done = subprocess.run([sys.executable, "-c", KILLED, *arguments], check=False, capture_output=True, timeout=60)
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    again = open_workflow()
-    with pytest.raises(WorkflowError, match="pending with outcome pending"):
-        again.begin("parse", **LABELS)
-    assert event_types(project).count("session.started") == (when == "after")
-    seen = again.inspect()
-    assert again.reconcile(seen["inspection_sha256"], "I looked")["phase"] == "new"
-
-
-def test_an_awr_without_prepared_work_compiles_the_context_alone(open_workflow: Open, tmp_path: Path) -> None:
-    missing = ("workflow.prepare", "workflow.action_guidance", "workflow.response_summary", "work.management")
-    workflow = open_workflow(binary=stand_in(tmp_path / "old", missing=missing))
-    workflow.begin("parse", **LABELS)
-    value = workflow.prepare({"observed_at": 1, "note": "Looked"})
-    assert (value["workflow_path"], value["management_available"], value["observation_recorded"]) == (
-        "legacy",
-        False,
-        False,
-    )
-    assert value["work_context"]["rendered_context"]
-
-
-@pytest.mark.parametrize(
-    ("missing", "view"),
-    [
-        (("workflow.action_guidance",), "summary"),
-        (("workflow.action_guidance", "workflow.response_summary"), None),
-        ((), "action"),
-    ],
+from awr.errors import CommandFailed, InvalidInput, NotFound, RuleViolation, WorkflowRefused
+from awr.operations.session import ListRequest, listing
+from tests.support.projects import begin_session, revision
+from tests.support.workflows import (
+    LABELS,
+    acknowledged,
+    begun,
+    completion,
+    evidence_draft,
+    make_workflow_project,
+    observation,
+    program,
+    started,
+    state_of,
+    work_observation,
+    workflow_on,
 )
-def test_the_nearest_view_is_asked_for(
-    open_workflow: Open, tmp_path: Path, missing: tuple[str, ...], view: str | None
-) -> None:
-    workflow = open_workflow(binary=stand_in(tmp_path / "old", missing=missing))
-    workflow.begin("parse", **LABELS)
-    value = workflow.prepare()
-    assert value.get("response_view", {}).get("view") == view
+
+TRANSPORTS = ("in_process", "executable")
 
 
-def test_an_awr_without_compactions_is_not_even_called(open_workflow: Open, tmp_path: Path) -> None:
-    workflow = open_workflow(binary=stand_in(tmp_path / "old", missing=("client.compaction",)))
-    workflow.begin("parse", **LABELS)
-    with pytest.raises(ValueError, match=r"client\.compaction"):
-        workflow.observe_compaction(OBSERVATION)
-    with pytest.raises(ValueError, match=r"client\.compaction"):
-        workflow.compaction()
-    assert workflow.state.pending is None
+@pytest.mark.parametrize("kind", TRANSPORTS)
+def test_a_session_goes_from_its_beginning_to_completed_work(tmp_path: Path, kind: str) -> None:
+    project, workflow = started(tmp_path, transport=program(kind, tmp_path))
+    session = workflow.begin("parse", *LABELS)["session"]["id"]
+    context_hash = acknowledged(workflow)
+    workflow.progress("Begun", "Write the lexer")
+    workflow.checkpoint(context_hash, "Grammar agreed", "Write the lexer")
+    workflow.evidence(evidence_draft(project))
+    done = workflow.finish(completion(), "All samples parse")
+    assert done["completed"]["proposal"]["status"] == "applied"
+    assert done["ended"]["session"]["status"] == "ended"
+    assert "status: completed" in (project.root / "work-ledger.yaml").read_text()
+    state = state_of(project)
+    assert (state["phase"], state["session"], state["pending"]) == ("ended", session, None)
+    assert [one["operation"] for one in state["history"]] == [
+        "session.start",
+        "transition.progress",
+        "session.checkpoint",
+        "evidence.add",
+        "transition.complete",
+        "session.end",
+    ]
+    assert {one["outcome"] for one in state["history"]} == {"succeeded"}
+    assert state["last_revision"] == revision(project) == done["project_revision"]
 
 
-def test_an_awr_without_what_the_loop_stands_on_is_refused_at_once(open_workflow: Open, tmp_path: Path) -> None:
-    with pytest.raises(WorkflowError, match="evidence"):
-        open_workflow(binary=stand_in(tmp_path / "old", missing=("evidence.read_write",)))
-    assert not (tmp_path / "loop" / "state.json").exists()
+@pytest.mark.parametrize("kind", TRANSPORTS)
+def test_the_published_example_of_a_host_runs_as_written(tmp_path: Path, kind: str) -> None:
+    _, workflow = begun(tmp_path, transport=program(kind, tmp_path))
+    observation_ = observation()
+    # Invoke after the host reports a completed native compaction, not on a round timer.
+    result = workflow.observe_compaction(
+        observation_,
+        policy={
+            "post_compaction_threshold_percent": 50,
+        },
+    )
+    assert result["state"] == "handoff_candidate"
+    assert "ask before opening" in result["guidance"]["next_action"]
+    # Once the user has postponed, stop repeating this observation's suggestion:
+    workflow.defer_compaction(result["observation_event_id"])
+    # For receipts or recovery, query without replaying the operation:
+    details = workflow.compaction(include_observation=True)
+    assert details["state"] == "deferred"
+    assert details["observation"]["compaction_id"] == "native-compaction-1"
 
 
-def test_an_observation_is_recorded_and_the_work_prepared_once_more(project: Project, open_workflow: Open) -> None:
-    workflow = open_workflow()
-    workflow.begin("parse", **LABELS)
-    value = workflow.prepare({"observed_at": 1, "note": "Looked", "single_outcome": True})
-    assert value["observation_recorded"] is True
-    assert value["management"]["record_required"] is False
-    assert event_types(project).count("management.assessed") == 1
-    assert workflow.prepare()["observation_recorded"] is False
+@pytest.mark.parametrize("kind", TRANSPORTS)
+def test_preparing_with_an_observation_records_it_and_prepares_again(tmp_path: Path, kind: str) -> None:
+    project, workflow = begun(tmp_path, transport=program(kind, tmp_path))
+    first = workflow.prepare()
+    assert "record known observations" in first["guidance"]["next_action"]
+    assert (first["workflow_path"], first["management_available"]) == ("prepare", True)
+    assert first["observation_recorded"] is False
+    second = workflow.prepare(work_observation())
+    assert second["observation_recorded"] is True
+    assert "Consume the rendered context" in second["guidance"]["next_action"]
+    assert second["project_revision"] == revision(project) == state_of(project)["last_revision"]
+    assert second["management_record"]["assessment"]["decision"]["mode"] == "lightweight"
+    assert [one["operation"] for one in state_of(project)["history"]] == ["session.start", "work.manage"]
+    third = workflow.prepare(response_view="summary")
+    assert third["observation_recorded"] is False
+    assert third["response_view"]["view"] == "summary"
+    assert "response_view" not in workflow.prepare(response_view="full")
 
 
-def test_state_and_receipts_are_for_their_owner_alone(open_workflow: Open, tmp_path: Path) -> None:
-    begun(open_workflow())
-    assert (tmp_path / "loop").stat().st_mode & 0o777 == 0o700
-    for path in (tmp_path / "loop").rglob("*"):
-        assert path.stat().st_mode & 0o077 == 0, path
+def test_a_record_that_no_longer_holds_is_written_again_from_the_observation_before(tmp_path: Path) -> None:
+    project, workflow = begun(tmp_path)
+    workflow.prepare(work_observation())
+    ledger = project.root / "work-ledger.yaml"
+    ledger.write_text(ledger.read_text().replace("title: Parse input", "title: Parse all input"))
+    found = workflow.prepare()
+    assert found["observation_recorded"] is True
+    assert found["management_record"]["assessment"]["observation"]["note"] == "one outcome in one module"
+    assert found["management_record"]["assessment"]["decision"]["mode"] == "continuous"
 
 
-def test_a_link_in_the_states_place_is_refused(open_workflow: Open, tmp_path: Path) -> None:
-    (tmp_path / "loop").mkdir()
-    (tmp_path / "loop" / "state.json").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(WorkflowError, match="symbolic links"):
-        open_workflow()
+def test_the_context_in_the_full_view_is_bound_although_a_record_came_after_it(tmp_path: Path) -> None:
+    _, workflow = begun(tmp_path)
+    found = workflow.prepare(work_observation(), response_view="full")
+    assert found["observation_recorded"] is True
+    assert workflow.acknowledge(found["context"]["work_context"]["context_hash"])["acknowledged"] is True
 
 
-def test_a_state_file_of_somebody_else_is_left_as_it_is(open_workflow: Open, tmp_path: Path) -> None:
-    (tmp_path / "loop").mkdir()
-    (tmp_path / "loop" / "state.json").write_text("{}")
-    with pytest.raises(WorkflowError, match="not one that this program wrote"):
-        open_workflow()
-    assert (tmp_path / "loop" / "state.json").read_text() == "{}"
+@pytest.mark.parametrize("kind", TRANSPORTS)
+def test_adoption_keeps_the_session_and_writes_nothing(tmp_path: Path, kind: str) -> None:
+    project = make_workflow_project(tmp_path / "p")
+    session = begin_session(project, claim=True)
+    before = revision(project)
+    workflow = workflow_on(project, transport=program(kind, tmp_path))
+    assert workflow.adopt(session, "parse")["session"]["id"] == session
+    assert revision(project) == before
+    assert len(listing(project, ListRequest()).sessions) == 1
+    assert (state_of(project)["session"], state_of(project)["phase"]) == (session, "active")
+    workflow.checkpoint(acknowledged(workflow), "Taken over", "Go on")
+    assert len(listing(project, ListRequest()).sessions) == 1
 
 
-def test_a_program_leaves_a_receipt_of_every_call(open_workflow: Open, binary: Path, tmp_path: Path) -> None:
-    workflow = open_workflow(binary=binary)
-    workflow.begin("parse", **LABELS)
-    receipts = [json.loads(path.read_text()) for path in (tmp_path / "loop" / "receipts").glob("*/receipt.json")]
-    started = next(one for one in receipts if "start" in one["argv"])
-    assert (started["outcome"], started["exit_code"]) == ("returned", 0)
-    assert started["binary_sha256"] == hashlib.sha256(binary.read_bytes()).hexdigest()
+def test_a_session_of_other_work_or_one_that_ended_is_not_adopted(tmp_path: Path) -> None:
+    project = make_workflow_project(tmp_path / "p")
+    session = begin_session(project, work="report")
+    workflow = workflow_on(project)
+    with pytest.raises(WorkflowRefused, match="cannot be adopted"):
+        workflow.adopt(session, "parse")
+    other = workflow_on(project, name="other")
+    other.adopt(session, "report")
+    with pytest.raises(WorkflowRefused, match="another phase"):
+        other.adopt(session, "report")
+    project_2, ended = begun(tmp_path / "second")
+    ended.evidence(evidence_draft(project_2))
+    acknowledged(ended)
+    ended.progress("Begun", "Go on")
+    ended.finish(completion(), "Done")
+    with pytest.raises(WorkflowRefused, match="cannot be adopted"):
+        workflow_on(project_2, name="other").adopt(state_of(project_2)["session"], "parse")
 
 
-def test_the_package_is_imported_without_servers_terminals_and_commands() -> None:
-    script = "import sys, awr.client; awr.client.Workflow; print(*{name.partition('.')[0] for name in sys.modules})"
-    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
-    assert not {"mcp", "starlette", "uvicorn", "click", "rich", "anyio", "pydantic"} & set(done.stdout.split())
+def test_what_needs_an_acknowledged_context_is_refused_before_any_call(tmp_path: Path) -> None:
+    project, workflow = begun(tmp_path)
+    before = revision(project)
+    calls: list[Any] = [
+        lambda: workflow.checkpoint("ab" * 32, "d", "n"),
+        lambda: workflow.progress("r", "n"),
+        lambda: workflow.acknowledge("ab" * 32),
+    ]
+    for call in calls:
+        with pytest.raises(WorkflowRefused, match="no context has been delivered"):
+            call()
+    given = workflow.context()["work_context"]["context_hash"]
+    for call in (lambda: workflow.checkpoint(given, "d", "n"), lambda: workflow.progress("r", "n")):
+        with pytest.raises(ValueError, match="not acknowledged"):
+            call()
+    with pytest.raises(WorkflowRefused, match="not that of the delivered context"):
+        workflow.acknowledge("ab" * 32)
+    workflow.acknowledge(given)
+    with pytest.raises(WorkflowRefused, match="not that of the delivered context"):
+        workflow.checkpoint("ab" * 32, "d", "n")
+    assert (revision(project), state_of(project)["pending"]) == (before, None)
 
 
-def test_the_state_is_what_its_type_says(open_workflow: Open) -> None:
-    assert isinstance(open_workflow().state, State)
+@pytest.mark.parametrize("fetch", [lambda flow: flow.context(), lambda flow: flow.prepare()])
+def test_fetching_the_context_again_resets_the_acknowledgement(tmp_path: Path, fetch: Any) -> None:
+    _, workflow = begun(tmp_path)
+    acknowledged(workflow)
+    fetch(workflow)
+    with pytest.raises(WorkflowRefused, match="not acknowledged"):
+        workflow.progress("r", "n")
+
+
+def test_a_receipt_that_was_changed_is_found_out(tmp_path: Path) -> None:
+    project, workflow = begun(tmp_path)
+    given = acknowledged(workflow)
+    receipt = project.root.parent / "state" / state_of(project)["context"]["receipts"] / "stdout"
+    kept = receipt.read_bytes()
+    changes: list[Any] = [lambda: receipt.write_bytes(kept + b" "), receipt.unlink]
+    calls: list[Any] = [
+        lambda: workflow.acknowledge(given),
+        lambda: workflow.checkpoint(given, "d", "n"),
+        lambda: workflow.progress("r", "n"),
+    ]
+    for change in changes:
+        change()
+        for call in calls:
+            with pytest.raises(ValueError, match="is not what AWR answered"):
+                call()
+    receipt.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(WorkflowRefused, match="not what the workflow wrote"):
+        workflow.acknowledge(given)
+    receipt.unlink()
+    receipt.write_bytes(kept)
+    workflow.checkpoint(given, "d", "n")
+
+
+def test_an_incomplete_context_is_not_given_out(tmp_path: Path) -> None:
+    project, workflow = begun(tmp_path)
+    acknowledged(workflow)
+    ledger = project.root / "work-ledger.yaml"
+    kept = ledger.read_text()
+    ledger.write_text(kept.replace("    next_action: Write the grammar\n", ""))
+    for fetch in (workflow.context, workflow.prepare):
+        with pytest.raises(CommandFailed) as failed:
+            fetch()
+        assert failed.value.details["report"]["code"] == "ContextIncomplete"  # type: ignore[index]
+        assert failed.value.value is not None
+        assert failed.value.value["ok"] is False
+    with pytest.raises(WorkflowRefused, match="no context has been delivered"):
+        workflow.progress("r", "n")
+    ledger.write_text(kept)
+    acknowledged(workflow)
+
+
+def test_values_that_could_never_be_taken_leave_nothing_pending(tmp_path: Path) -> None:
+    project, workflow = begun(tmp_path)
+    before = state_of(project)
+    refused: list[tuple[type[Exception], Any]] = [
+        (InvalidInput, lambda: workflow.observe_compaction({"compaction_id": "x"})),
+        (InvalidInput, lambda: workflow.observe_compaction({**observation(), "more": 1})),
+        (InvalidInput, lambda: workflow.observe_compaction({**observation(), "duration_ms": float("nan")})),
+        (InvalidInput, lambda: workflow.observe_compaction(observation(), {"threshold": 50})),
+        (InvalidInput, lambda: workflow.evidence({"external_key": "k", "project": "/elsewhere"})),
+        (InvalidInput, lambda: workflow.evidence(["no object"])),  # type: ignore[arg-type]
+        (InvalidInput, lambda: workflow.finish({"version": 1}, "r")),
+        (InvalidInput, lambda: workflow.prepare({"note": 5})),
+        (WorkflowRefused, lambda: workflow.evidence({**evidence_draft(project), "work": "report"})),
+        (WorkflowRefused, lambda: workflow.begin("parse", *LABELS)),
+        (RuleViolation, lambda: workflow.evidence({**evidence_draft(project), "summary": "ghp_" + "a1" * 12})),
+    ]
+    for kind, call in refused:
+        with pytest.raises(kind):
+            call()
+    assert {**state_of(project), "context": None} == {**before, "context": None}
+    files = [path for path in (project.root.parent / "state").rglob("*") if path.is_file()]
+    assert not [path for path in files if b"ghp_" in path.read_bytes()]
+
+
+def test_a_text_that_looks_like_an_option_stays_a_text(tmp_path: Path) -> None:
+    project, workflow = begun(tmp_path, transport=program("executable", tmp_path))
+    given = acknowledged(workflow)
+    saved = workflow.checkpoint(given, "--project /elsewhere", "-h")
+    assert saved["checkpoint"]["digest"] == "--project /elsewhere"
+    workflow.evidence(evidence_draft(project, key="--help"))
+
+
+def test_another_project_is_not_worked_on(tmp_path: Path) -> None:
+    project = make_workflow_project(tmp_path / "p")
+    state = tmp_path / "state" / "w.json"
+    with pytest.raises(WorkflowRefused, match="another project"):
+        Workflow(project.root, project_id="01M8QM5E0CSE8JMKVZ2NN4BRX3", state=state)
+    assert not state.exists()
+    with pytest.raises(NotFound):
+        Workflow(tmp_path / "nothing", project_id="x", state=state)
+    with pytest.raises(CommandFailed):
+        Workflow(tmp_path, project_id="x", state=state)
+
+
+def test_a_state_of_another_version_or_program_is_not_gone_on_with(tmp_path: Path) -> None:
+    project, workflow = begun(tmp_path)
+    path = project.root.parent / "state" / "workflow.json"
+    kept = state_of(project)
+    path.write_text(json.dumps({**kept, "binding": {**kept["binding"], "version": "0.0.1"}}))
+    with pytest.raises(ValueError, match="belongs to another AWR"):
+        workflow.context()
+    with pytest.raises(ValueError, match="belongs to another AWR"):
+        workflow_on(project)
+    path.write_text(json.dumps(kept))
+    with pytest.raises(WorkflowRefused, match="belongs to another AWR"):
+        workflow_on(project, transport=program("executable", tmp_path))
+    workflow.context()
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1]", "no json", '{"version": 2}'])
+def test_a_state_file_of_another_kind_is_refused_and_kept(tmp_path: Path, text: str) -> None:
+    project, workflow = begun(tmp_path)
+    path = project.root.parent / "state" / "workflow.json"
+    path.write_text(text)
+    with pytest.raises(WorkflowRefused, match="not one that this workflow wrote"):
+        workflow.context()
+    assert path.read_text() == text
+    path.unlink()
+    with pytest.raises(WorkflowRefused, match="gone"):
+        workflow.context()
+    (tmp_path / "elsewhere").write_text("{}")
+    path.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(WorkflowRefused, match="not what the workflow wrote"):
+        workflow.context()
+
+
+def test_everything_that_is_kept_is_for_its_owner_alone(tmp_path: Path) -> None:
+    project, workflow = begun(tmp_path, transport=program("executable", tmp_path))
+    acknowledged(workflow)
+    workflow.observe_compaction(observation())
+    for path in [project.root.parent / "state", *(project.root.parent / "state").rglob("*")]:
+        assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
+
+
+@pytest.mark.parametrize("how", ["mode", "link", "file"])
+def test_a_folder_that_others_may_enter_is_refused(tmp_path: Path, how: str) -> None:
+    project = make_workflow_project(tmp_path / "p")
+    folder = tmp_path / "state"
+    if how == "mode":
+        folder.mkdir(mode=0o755)
+        folder.chmod(0o755)
+    elif how == "link":
+        (tmp_path / "real").mkdir(mode=0o700)
+        folder.symlink_to(tmp_path / "real")
+    else:
+        folder.write_text("")
+    with pytest.raises(WorkflowRefused, match="not private"):
+        workflow_on(project)
+    assert not list((tmp_path / "real").glob("*"))
+
+
+def test_an_ended_workflow_stays_ended_and_still_answers_about_compactions(tmp_path: Path) -> None:
+    project, workflow = begun(tmp_path)
+    workflow.observe_compaction(observation())
+    acknowledged(workflow)
+    workflow.progress("Begun", "Go on")
+    workflow.evidence(evidence_draft(project))
+    workflow.finish(completion(), "Done")
+    for call in (
+        workflow.context,
+        workflow.prepare,
+        lambda: workflow.observe_compaction(observation(2)),
+        lambda: workflow.finish(completion(), "Done"),
+    ):
+        with pytest.raises(WorkflowRefused, match="another phase"):
+            call()
+    assert workflow.compaction()["state"] == "handoff_candidate"
+
+
+def test_the_workflow_is_a_public_name_of_the_package() -> None:
+    import awr
+    import awr.client
+
+    assert awr.Workflow is awr.client.Workflow is Workflow
+    for module in (awr, awr.client):
+        with pytest.raises(AttributeError):
+            module.nothing  # noqa: B018

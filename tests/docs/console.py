@@ -3,6 +3,9 @@
 A ```console block holds commands behind `$ ` and the output under each. All blocks of a page share one shell in one
 temporary folder, so a page reads like one session at the terminal. `python -m tests.docs.console` writes the rendered
 pages back; the test compares them, with ids, times, hashes and folders made equal.
+
+The ```python blocks of a page are one program. It runs in the same shell where the first of them stands, must print
+nothing, and says by `assert` what comes out.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from pathlib import Path
 __all__ = ["ROOT", "environment", "normalized", "pages", "rendered"]
 
 ROOT = Path(__file__).parents[2]
-_BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"^```(console|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _MARK = "\x1e"
 _SAME = (
     (re.compile(r"\b[0-9A-HJKMNP-TV-Z]{26}\b"), "ID"),
@@ -48,15 +51,33 @@ def rendered(page: str) -> str:
     blocks = list(_BLOCK.finditer(page))
     if not blocks:
         return page
-    outputs = _outputs([command for block in blocks for command in _commands(block.group(1))])
+    runs = _runs([(block.group(1), block.group(2)) for block in blocks])
+    outputs = _outputs([command for commands in runs for command in commands])
     pieces, end = [], 0
-    for block in blocks:
-        pieces += [page[end : block.start()], "```console\n"]
-        for command in _commands(block.group(1)):
-            pieces += ["$ " + command.replace("\n", "\n> ") + "\n", next(outputs)]
-        pieces.append("```")
+    for block, commands in zip(blocks, runs, strict=True):
+        pieces.append(page[end : block.start()])
+        if block.group(1) == "console":
+            shown = ["$ " + command.replace("\n", "\n> ") + "\n" + next(outputs) for command in commands]
+            pieces += ["```console\n", *shown, "```"]
+        else:
+            printed = [next(outputs) for _ in commands]
+            assert not any(printed), "".join(printed)
+            pieces.append(block.group(0))
         end = block.end()
     return "".join([*pieces, page[end:]])
+
+
+def _runs(blocks: list[tuple[str, str]]) -> list[list[str]]:
+    """Return the commands that each block stands for: the first Python block is all of them."""
+    program = "".join(text for language, text in blocks if language == "python")
+    runs, told = [], False
+    for language, text in blocks:
+        if language == "console":
+            runs.append(list(_commands(text)))
+        else:
+            runs.append([] if told else [f"python3 - <<'THE-PROGRAM'\n{program}THE-PROGRAM"])
+            told = True
+    return runs
 
 
 def environment(folder: Path) -> dict[str, str]:
@@ -68,6 +89,8 @@ def environment(folder: Path) -> dict[str, str]:
         "LC_ALL": "C.UTF-8",
         "COLUMNS": "100",
         "PYTHONWARNINGS": "error",
+        # The code beside the pages, wherever another copy of it may be installed.
+        "PYTHONPATH": str(ROOT / "src"),
     }
 
 

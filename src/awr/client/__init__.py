@@ -1,24 +1,22 @@
-"""For programs that embed AWR: a host's loop over the operations in this process, or over an `awr` executable."""
+"""For programs that embed AWR. Names load when they are first used."""
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from awr.client.transport import CallFailed, WorkflowError
+    from awr.client.executable import ExecutableTransport
+    from awr.client.in_process import InProcessTransport
     from awr.client.workflow import Workflow
 
-__all__ = ["CallFailed", "Workflow", "WorkflowError"]
+__all__ = ["ExecutableTransport", "InProcessTransport", "Workflow"]
 
-_ROOMS = {
-    "CallFailed": "awr.client.transport",
-    "Workflow": "awr.client.workflow",
-    "WorkflowError": "awr.client.transport",
-}
+_HOMES = {"ExecutableTransport": "executable", "InProcessTransport": "in_process", "Workflow": "workflow"}
 
 
-def __getattr__(name: str) -> object:
-    if name not in _ROOMS:
-        raise AttributeError(name)
-    return getattr(import_module(_ROOMS[name]), name)
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,144 +1,121 @@
-"""AWR as a program, pinned by its digest. Each call leaves a receipt that was begun before the program ran."""
+"""Calling an `awr` program that is pinned by its SHA-256: no shell, a deadline, a record before and after."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
+import signal
 import subprocess
-import time
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
-from awr.client.transport import Outcome, WorkflowError
-from awr.operations.registry import operation_named
-from awr.operations.words import command_words
+import msgspec
 
-__all__ = ["Executable"]
+from awr.client.argv import command_line
+from awr.client.files import write_private
+from awr.client.transport import INPUT, STDERR, STDOUT, Answer, Receipts
+from awr.errors import WorkflowRefused
+from awr.ids import Clock
+
+__all__ = ["ExecutableTransport"]
 
 TIMEOUT_SECONDS = 60.0
-MAX_OUTPUT_BYTES = 16 * 1024 * 1024
 
 
-class Executable:
-    """Runs one pinned program, without a shell. It may be another build of AWR than this one.
+class ExecutableTransport:
+    """One program on this machine, whichever build of AWR it is.
 
-    `binary` is absolute and has to have the SHA-256 `sha256`, now and before every call. A console script that an
-    interpreter reads is pinned as a script: what it imports is not.
+    `binary` is an absolute path, `sha256` the digest of the file there, `version` the exact version the program must
+    state. A script's digest pins the script, not the interpreter and the packages it starts. `timeout` is in seconds.
     """
 
-    def __init__(
-        self,
-        binary: Path,
-        *,
-        sha256: str,
-        version: str,
-        project: Path,
-        receipts: Path,
-        timeout: float = TIMEOUT_SECONDS,
-    ) -> None:
-        if not binary.is_absolute():
-            raise WorkflowError("the executable is named by an absolute path")
-        self._binary = binary
+    def __init__(self, binary: str | Path, *, sha256: str, version: str, timeout: float = TIMEOUT_SECONDS) -> None:
+        self._binary = Path(binary)
         self._sha256 = sha256.lower()
         self._version = version
-        self._project = project
-        self._receipts = receipts
         self._timeout = timeout
-        self._require_pinned()
+        self.verify()
 
-    @property
     def identity(self) -> dict[str, str]:
-        """Return the program, its digest and the version it has to say it is."""
+        """Return which AWR this is."""
         return {
-            "program": str(self._binary),
+            "transport": "executable",
+            "binary": str(self._binary),
             "sha256": self._sha256,
             "version": self._version,
-            "transport": "executable",
         }
 
-    def call(self, operation: str, arguments: dict[str, Any]) -> Outcome:
-        """Run one command and keep its receipt. A timeout or a lost program leaves the outcome unknown."""
-        self._require_pinned()
-        folder = self._new_folder()
-        words = self._words(operation, arguments, folder)
-        receipt: dict[str, Any] = {
-            "argv": words,
-            "binary_sha256": self._sha256,
-            "started_at_ms": _now(),
-            "outcome": "pending",
-        }
-        _write(folder / "receipt.json", receipt)
-        code: int | None = None
-        with (folder / "stdout").open("xb") as out, (folder / "stderr").open("xb") as err:
+    def verify(self) -> None:
+        """Raise WorkflowRefused unless the file is there with the pinned digest."""
+        problem = None
+        if not self._binary.is_absolute():
+            problem = "a relative path"
+        elif not self._binary.is_file():
+            problem = "no file"
+        else:
+            with self._binary.open("rb") as file:
+                if hashlib.file_digest(file, "sha256").hexdigest() != self._sha256:
+                    problem = "a file with another digest"
+        if problem is not None:
+            raise WorkflowRefused(
+                "the pinned program is not the one that was pinned",
+                got=problem,
+                expected="an absolute path to a file with the pinned SHA-256",
+                next_step="look at what changed the program; pin the new digest only if you trust it",
+            )
+
+    def call(
+        self, operation: str, arguments: Mapping[str, Any], *, project: Path, receipts: Receipts, clock: Clock
+    ) -> Answer:
+        """Run the program once. A deadline that passes, or a program that cannot run, leaves the outcome unknown."""
+        self.verify()
+        words, given = command_line(operation, arguments)
+        if given is not None:
+            path = receipts.folder / INPUT
+            write_private(path, msgspec.json.encode(given) + b"\n")
+            words.append(f"--input={path}")
+        argv = [str(self._binary), "--project", str(project), "--json", *words]
+        receipts.begin({"argv": argv, "binary_sha256": self._sha256}, at=clock())
+        for name in (STDOUT, STDERR):
+            write_private(receipts.folder / name, b"")
+        exit_code = self._run(argv, receipts.folder)
+        # A program that a signal ended had no chance to say how far it came.
+        known = exit_code is not None and exit_code >= 0
+        receipts.finish(known=known, exit_code=exit_code, at=clock())
+        answer = receipts.answer(known=known)
+        # What a program says on standard error while it succeeds is no error; one that fails in silence is.
+        report = None if exit_code == 0 else answer.report or _silent()
+        return msgspec.structs.replace(answer, report=report)
+
+    def _run(self, argv: list[str], folder: Path) -> int | None:
+        """Return the exit code, or None when there is none to know."""
+        # Files and no pipes: what was said before a deadline is kept, and nobody's child can hold a pipe open.
+        with (folder / STDOUT).open("wb") as out, (folder / STDERR).open("wb") as err:
             try:
-                done = subprocess.run(
-                    [str(self._binary), *words],
-                    stdin=subprocess.DEVNULL,
-                    stdout=out,
-                    stderr=err,
-                    timeout=self._timeout,
-                    check=False,
+                process = subprocess.Popen(
+                    argv, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
                 )
-                code = done.returncode
-            except (OSError, subprocess.TimeoutExpired):
-                pass
-        outcome = self._outcome(code, folder)
-        ended = {"exit_code": code, "finished_at_ms": _now(), "outcome": "returned" if outcome.known else "unknown"}
-        _write(folder / "receipt.json", {**receipt, **ended, "stdout": "stdout", "stderr": "stderr"})
-        return outcome
-
-    def _words(self, operation: str, arguments: dict[str, Any], folder: Path) -> list[str]:
-        path = folder / "input.json"
-        words, body = command_words(operation_named(operation), arguments, input_path=str(path))
-        if body is not None:
-            _write(path, body)
-        return ["--project", str(self._project), "--json", *words]
-
-    def _outcome(self, code: int | None, folder: Path) -> Outcome:
-        value, error = _object(folder / "stdout"), _object(folder / "stderr")
-        if code == 0 and value is not None:
-            return Outcome(value, None)
-        if code in {1, 2} and error is not None and {"code", "message"} <= error.keys():
-            return Outcome(value, error)
-        return Outcome(None, None, known=False)
-
-    def _new_folder(self) -> Path:
-        self._receipts.mkdir(mode=0o700, parents=True, exist_ok=True)
-        folder = self._receipts / uuid4().hex
-        folder.mkdir(mode=0o700)
-        return folder
-
-    def _require_pinned(self) -> None:
-        try:
-            found = hashlib.sha256(self._binary.read_bytes()).hexdigest()
-        except OSError:
-            raise WorkflowError("the executable cannot be read") from None
-        if found != self._sha256:
-            raise WorkflowError("the executable is not the one that was pinned: its SHA-256 is another")
+            except (OSError, ValueError):
+                return None
+            try:
+                return process.wait(self._timeout)
+            except subprocess.TimeoutExpired:
+                return None
+            finally:
+                if process.poll() is None:
+                    _end(process)
+                os.fsync(out.fileno())
+                os.fsync(err.fileno())
 
 
-def _object(path: Path) -> dict[str, Any] | None:
-    data = path.read_bytes()
-    if not data or len(data) > MAX_OUTPUT_BYTES:
-        return None
-    try:
-        value = json.loads(data)
-    except ValueError:
-        return None
-    return value if isinstance(value, dict) else None
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Kill the program with everything it started in its own session."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
-def _write(path: Path, value: dict[str, Any]) -> None:
-    """Write JSON that only its owner can read, and see it on the disk before anything follows from it."""
-    text = json.dumps(value, ensure_ascii=False, indent=1).encode()
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _now() -> int:
-    return time.time_ns() // 1_000_000
+def _silent() -> dict[str, Any]:
+    return {"code": "CommandFailed", "message": "the program ended without an error report"}

@@ -1,46 +1,97 @@
-"""What the AWR behind a transport can do, asked before anything is written."""
+"""What the AWR at hand can do, asked once before anything is written, and what is done without the rest."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
-from awr.client.transport import Transport, WorkflowError
+from awr.client.transport import Answer
+from awr.errors import WorkflowRefused
 
-__all__ = ["REQUIRED", "Abilities", "negotiate"]
+__all__ = ["REQUIRED", "Offer", "View", "negotiated"]
+
+View = Literal["full", "summary", "action"]
 
 PROTOCOL_VERSION = 1
+#: Without these there is no workflow.
 REQUIRED = ("session.checkpoint", "context.compile", "evidence.read_write", "completion.engineering")
 
 
-class Abilities(msgspec.Struct, frozen=True):
-    """The capability ids that are available."""
+class _Capability(msgspec.Struct, frozen=True):
+    id: str
+    available: bool
+    commands: tuple[str, ...] = ()
 
-    ids: frozenset[str]
 
-    def view(self, wanted: str) -> str:
-        """Return the nearest view of prepared work that there is: action, else summary, else full."""
-        if wanted == "action" and "workflow.action_guidance" not in self.ids:
+class _Named(msgspec.Struct, frozen=True):
+    version: int | str
+
+
+class _Capabilities(msgspec.Struct, frozen=True):
+    """The part of an answer that is used; later builds may add to it."""
+
+    protocol: _Named
+    program: _Named
+    capabilities: tuple[_Capability, ...]
+
+
+class Offer(msgspec.Struct, frozen=True):
+    """The ids that are available, each with the commands behind it."""
+
+    commands: dict[str, tuple[str, ...]]
+
+    def has(self, capability: str) -> bool:
+        """Tell whether a capability is there."""
+        return capability in self.commands
+
+    def has_for(self, capability: str, command: str) -> bool:
+        """Tell whether a capability is there for one command, as far as the build says so."""
+        return command in self.commands.get(capability, ())
+
+    def require(self, capability: str) -> None:
+        """Raise WorkflowRefused, before any call, for what is not there."""
+        if not self.has(capability):
+            raise WorkflowRefused(
+                "this build of AWR lacks what the call needs",
+                expected=capability,
+                next_step="do without it, or use a build that lists it under awr capabilities",
+            )
+
+    def view(self, wanted: View) -> View:
+        """Return the nearest view that there is: action, else summary, else full."""
+        if wanted == "action" and not self.has("workflow.action_guidance"):
             wanted = "summary"
-        if wanted == "summary" and "workflow.response_summary" not in self.ids:
+        if wanted == "summary" and not self.has("workflow.response_summary"):
             wanted = "full"
         return wanted
 
-    def require(self, capability: str) -> None:
-        """Raise WorkflowError when this AWR lacks a capability; nothing was called yet."""
-        if capability not in self.ids:
-            raise WorkflowError(f"this AWR does not offer {capability}")
+
+def negotiated(answer: Answer, *, version: str) -> Offer:
+    """Return what is offered. Raise WorkflowRefused for a build that lacks a requirement or is another version."""
+    if not answer.ok:
+        details: dict[str, Any] = {"report": answer.report} if answer.report else {}
+        raise _refused("a refusal" if answer.known else "no answer in time", **details)
+    try:
+        found = msgspec.convert(answer.value, _Capabilities)
+    except msgspec.ValidationError:
+        raise _refused("an answer of another shape") from None
+    if found.protocol.version != PROTOCOL_VERSION:
+        raise _refused("another protocol version")
+    if found.program.version != version:
+        raise _refused("another program version than the stated one")
+    offer = Offer({one.id: one.commands for one in found.capabilities if one.available})
+    missing = sorted(name for name in REQUIRED if not offer.has(name))
+    if missing:
+        raise _refused("a build without " + ", ".join(missing))
+    return offer
 
 
-def negotiate(transport: Transport) -> Abilities:
-    """Return what is offered. Raise CallFailed, or WorkflowError for another version or a missing capability."""
-    stated: dict[str, Any] = {"protocol_version": PROTOCOL_VERSION, "require": list(REQUIRED)}
-    found = transport.call("capabilities", stated).require("capabilities")
-    if found["program"]["version"] != transport.identity["version"]:
-        raise WorkflowError("the program says another version than the one that was stated")
-    ids = frozenset(one["id"] for one in found["capabilities"] if one["available"])
-    abilities = Abilities(ids)
-    for capability in REQUIRED:
-        abilities.require(capability)
-    return abilities
+def _refused(got: str, **details: Any) -> WorkflowRefused:
+    return WorkflowRefused(
+        "this program cannot carry a workflow",
+        got=got,
+        expected=f"host protocol {PROTOCOL_VERSION}, the stated version, and " + ", ".join(REQUIRED),
+        next_step="run awr capabilities to see what it offers, and state its version exactly",
+        **details,
+    )

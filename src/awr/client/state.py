@@ -1,141 +1,145 @@
-"""What a host's loop remembers between its steps: one JSON file, written whole or not at all."""
+"""What a workflow remembers between two calls: one JSON file, one lock beside it.
+
+The lock is held for one method of one workflow at a time. The file is read again under it each time, so that two
+programs on one state never work from an old copy.
+"""
 
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
-from uuid import uuid4
 
 import msgspec
 
-from awr.client.transport import WorkflowError
+from awr.client.files import private_folder, read_private, replace_private
+from awr.errors import AwrError, WorkflowRefused
+from awr.operations.requests import decode_request
 
-__all__ = ["Context", "Done", "Pending", "Phase", "State", "StateFile"]
+__all__ = ["RECEIPTS", "Delivered", "Entry", "Inspected", "Pending", "Phase", "State", "StateFile"]
 
 Phase = Literal["new", "active", "work_completed", "ended"]
+CallOutcome = Literal["pending", "returned", "unknown"]
+
+RECEIPTS = "receipts"
+MAX_STATE_BYTES = 16 * 1024 * 1024
 
 
-class Pending(msgspec.Struct, frozen=True, kw_only=True):
-    """A write that was sent. `outcome` is pending until something came back, then refused or unknown."""
+class Delivered(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The context that was given out last, bound to the bytes that AWR answered with.
 
-    id: str
-    operation: str
-    arguments: dict[str, Any]
-    outcome: Literal["pending", "refused", "unknown"] = "pending"
-    error: dict[str, Any] | None = None
+    `acknowledged` is the caller's attestation that the agent has consumed it. Nothing verifies it.
+    """
 
-
-class Done(msgspec.Struct, frozen=True, kw_only=True):
-    """A write that was carried out, or one that was reconciled after its outcome was not known."""
-
-    id: str
-    operation: str
-    outcome: Literal["carried_out", "reconciled"]
-    project_revision: int | None
-    reason: str | None = None
-
-
-class Context(msgspec.Struct, frozen=True, kw_only=True):
-    """The context that was delivered last, bound by its hash and by the bytes of its receipt."""
-
-    hash: str
-    receipt: str
-    receipt_sha256: str
+    context_hash: str
+    receipts: str
+    stdout_sha256: str
+    project_revision: int
     acknowledged: bool = False
 
 
-class State(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that the loop remembers."""
+class Pending(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A write that was begun. `outcome` stays "pending" where the process died before it knew."""
+
+    id: str
+    operation: str
+    args: dict[str, Any]
+    receipts: str
+    outcome: CallOutcome
+    started_at_ms: int
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A write that is behind us, without its texts: `args_sha256` is of their sorted compact JSON."""
+
+    id: str
+    operation: str
+    args_sha256: str
+    receipts: str
+    outcome: Literal["succeeded", "reconciled"]
+    project_revision: int
+    finished_at_ms: int
+    reconciliation: dict[str, str] | None = None
+
+
+class Inspected(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What was looked at last, for a reconciliation to name."""
+
+    sha256: str
+    session: str | None
+    work: str | None
+
+
+class State(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything a workflow remembers. `binding` says which AWR and which project it belongs to."""
 
     version: Literal[1] = 1
     binding: dict[str, str]
-    phase: Phase = "new"
+    last_revision: int
     session: str | None = None
     work: str | None = None
-    context: Context | None = None
+    phase: Phase = "new"
+    context: Delivered | None = None
     pending: Pending | None = None
-    history: tuple[Done, ...] = ()
-    last_revision: int | None = None
+    history: tuple[Entry, ...] = ()
     checkpoint: str | None = None
-    inspection: dict[str, Any] | None = None
+    inspection: Inspected | None = None
 
 
 class StateFile:
-    """The state on disk, in a folder that only its owner may enter. Receipts lie beside it."""
+    """The place of one state, in a folder that only its owner enters."""
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
-        self.receipts = self.path.parent / "receipts"
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the state and of its receipts."""
+        return self.path.parent
+
+    def make_folders(self) -> None:
+        """Make the folders of the state and its receipts. Raise WorkflowRefused where they are not private."""
+        private_folder(self.folder)
+        private_folder(self.folder / RECEIPTS)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the state for one step. Raise WorkflowError when another process holds it."""
-        folder = self.path.parent
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if folder.is_symlink() or self.path.is_symlink():
-            raise WorkflowError("the state file and its folder may not be symbolic links")
-        folder.chmod(0o700)
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(self.path.with_name(self.path.name + ".lock"), flags, 0o600)
+        """Hold the state for one method. Raise WorkflowRefused at once when somebody else holds it."""
+        lock = self.path.with_name(f"{self.path.name}.lock")
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
+            # The file stays afterwards: removing it would let two processes lock two files of one name.
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise WorkflowError("another process works with this state file") from None
+                raise WorkflowRefused(
+                    "another call of a workflow on this state is running",
+                    got="a lock that is held",
+                    expected="one call at a time on one state",
+                    next_step="wait until the other call is done; one agent's session has one state",
+                ) from None
             yield
         finally:
             os.close(descriptor)
 
-    def read(self) -> State | None:
-        """Return the state, or None where there is none yet. Raise WorkflowError for one that cannot be read."""
-        try:
-            return msgspec.json.decode(self.path.read_bytes(), type=State)
-        except FileNotFoundError:
+    def load(self) -> State | None:
+        """Return the state, or None where there is none yet. Raise WorkflowRefused for one that is not ours."""
+        data = read_private(self.path, limit=MAX_STATE_BYTES)
+        if data is None:
             return None
-        except msgspec.MsgspecError:
-            raise WorkflowError("the state file is not one that this program wrote") from None
-
-    def write(self, state: State) -> None:
-        """Put a state in the place of the one before, seen on the disk before anything follows from it."""
-        _put(self.path, msgspec.json.format(msgspec.json.encode(state), indent=1))
-
-    def keep(self, value: dict[str, Any]) -> tuple[str, str]:
-        """Keep what was delivered in a receipt of its own. Return its name and the SHA-256 of its bytes."""
-        self.receipts.mkdir(mode=0o700, exist_ok=True)
-        data = msgspec.json.encode(value)
-        name = f"{uuid4().hex}.json"
-        _put(self.receipts / name, data)
-        return name, hashlib.sha256(data).hexdigest()
-
-    def require_kept(self, context: Context) -> None:
-        """Raise WorkflowError unless a receipt is still, byte for byte, what was delivered."""
         try:
-            found = hashlib.sha256((self.receipts / context.receipt).read_bytes()).hexdigest()
-        except OSError:
-            found = ""
-        if found != context.receipt_sha256:
-            raise WorkflowError("the delivered context's receipt is missing or was changed; prepare the work again")
+            return decode_request(data, State, what="the state file")
+        except AwrError as error:
+            raise WorkflowRefused(
+                "the state file is not one that this workflow wrote",
+                got=str(error.details.get("got", "something else")),
+                expected="a state of version 1",
+                next_step="keep the file for inspection; begin with a new state file and adopt the session",
+            ) from None
 
-
-def _put(path: Path, data: bytes) -> None:
-    new = path.with_name(f".{path.name}.{uuid4().hex}")
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(path)
-    except BaseException:
-        new.unlink(missing_ok=True)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    def save(self, state: State) -> None:
+        """Put a state in the place of the one before, durably."""
+        replace_private(self.path, msgspec.json.format(msgspec.json.encode(state), indent=2) + b"\n")

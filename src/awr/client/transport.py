@@ -1,58 +1,103 @@
-"""How a host's loop reaches AWR: one call, one outcome, and whether that outcome is known."""
+"""How a workflow reaches AWR: one small interface, and the record that every call leaves."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 
-__all__ = ["CallFailed", "Outcome", "Transport", "WorkflowError"]
+from awr.chain import digest
+from awr.client.files import read_private, replace_private, sync_folder, write_private
+from awr.ids import Clock
+
+__all__ = ["INPUT", "MAX_ANSWER_BYTES", "STDERR", "STDOUT", "Answer", "Receipts", "Transport"]
+
+MAX_ANSWER_BYTES = 64 * 1024 * 1024
+STDOUT, STDERR, INPUT, RECEIPT = "stdout", "stderr", "input.json", "receipt.json"
 
 
-class WorkflowError(ValueError):
-    """Say that the loop itself refuses a step: the wrong phase, a pending call, a context that was not read."""
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What one call came back with.
 
-
-class CallFailed(RuntimeError):
-    """Carry what a call ended with. `known` is false when nobody can say whether it was carried out.
-
-    `report` is AWR's own error: `code`, `message` and `details`; None where there was no answer. `value` is what a
-    partial answer still says.
+    `known` is false when nobody can say what was done. `value` is the JSON object on standard output, `report` AWR's
+    own error; a partial result has both.
     """
 
-    def __init__(
-        self, *, operation: str, known: bool, report: dict[str, Any] | None, value: dict[str, Any] | None
-    ) -> None:
-        code = report["code"] if report else "no answer"
-        said = report["message"] if report else "the call was sent, and whether it was carried out is not known"
-        hint = (report.get("details") or {}).get("next_step") if report else "inspect the project, then reconcile"
-        super().__init__(f"{operation}: {code}: {said}" + (f"; {hint}" if hint else ""))
-        self.operation = operation
-        self.known = known
-        self.report = report
-        self.value = value
-
-
-class Outcome(msgspec.Struct, frozen=True):
-    """What one call came to. `known` is false when no answer came back; a value may stand beside an error."""
-
+    known: bool
     value: dict[str, Any] | None
-    error: dict[str, Any] | None
-    known: bool = True
+    report: dict[str, Any] | None
+    stdout_sha256: str
 
-    def require(self, operation: str) -> dict[str, Any]:
-        """Return the value of a success. Raise CallFailed for everything else."""
-        if self.value is None or self.error is not None or not self.known:
-            raise CallFailed(operation=operation, known=self.known, report=self.error, value=self.value)
-        return self.value
+    @property
+    def ok(self) -> bool:
+        """Whether the call succeeded as a whole."""
+        return self.known and self.value is not None and self.report is None
 
 
 class Transport(Protocol):
-    """One way to AWR. A call is made once; nothing here repeats it."""
+    """One way to call operations of AWR by their names, each call exactly once."""
 
-    @property
     def identity(self) -> dict[str, str]:
-        """Return what answers: the program and its version, and the digest it is pinned by."""
+        """Return what a state is bound to: which AWR this is, with its `version`."""
 
-    def call(self, operation: str, arguments: dict[str, Any]) -> Outcome:
-        """Carry out one operation, named as in the list of operations, with plain arguments."""
+    def verify(self) -> None:
+        """Raise WorkflowRefused unless the program is still the one that `identity` names."""
+
+    def call(
+        self, operation: str, arguments: Mapping[str, Any], *, project: Path, receipts: Receipts, clock: Clock
+    ) -> Answer:
+        """Call once, and leave a record in a new folder before and after. A refusal of AWR is an answer."""
+
+
+class Receipts:
+    """The record of one call, in a folder that is new and only its owner enters."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(mode=0o700)
+        sync_folder(folder.parent)
+        self._record: dict[str, Any] = {}
+
+    def begin(self, record: dict[str, Any], *, at: int) -> None:
+        """Write what is about to be called, before it is."""
+        self._record = {**record, "started_at_ms": at, "outcome": "pending"}
+        write_private(self.folder / RECEIPT, _json(self._record))
+
+    def finish(self, *, known: bool, exit_code: int | None, at: int) -> None:
+        """Write how the call ended."""
+        self._record |= {
+            "exit_code": exit_code,
+            "stdout": STDOUT,
+            "stderr": STDERR,
+            "finished_at_ms": at,
+            "outcome": "returned" if known else "unknown",
+        }
+        replace_private(self.folder / RECEIPT, _json(self._record))
+
+    def answer(self, *, known: bool) -> Answer:
+        """Read back what was answered; the bytes on the disk count."""
+        out = read_private(self.folder / STDOUT, limit=MAX_ANSWER_BYTES) or b""
+        err = read_private(self.folder / STDERR, limit=MAX_ANSWER_BYTES) or b""
+        return Answer(known=known, value=_object(out), report=_report(err), stdout_sha256=digest(out))
+
+
+def _json(value: object) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
+
+
+def _object(data: bytes) -> dict[str, Any] | None:
+    try:
+        return msgspec.json.decode(data, type=dict[str, Any])
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def _report(data: bytes) -> dict[str, Any] | None:
+    """Return the error on standard error. A program may have warned of something before."""
+    for line in reversed(data.splitlines()):
+        found = _object(line)
+        if found is not None and isinstance(found.get("code"), str):
+            return found
+    return None

@@ -1,165 +1,199 @@
-"""The loop of a host: begin, prepare, acknowledge, work, report compactions, checkpoint, finish.
+"""A host's loop around one session: begin, give the context out, record, complete, end, and never twice.
 
-Every write is put down as pending before it is sent, is sent once, and stays pending when it was refused or got no
-answer: then the host looks (`inspect`) and says what it found (`reconcile`). Nothing is repeated on its own.
+`python -m awr.client.workflow` offers the same to programs that are not written in Python.
 """
 
 from __future__ import annotations
 
-import hashlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
-import msgspec
-
-from awr.client.negotiation import Abilities, negotiate
-from awr.client.settling import settled_fields, summary
-from awr.client.state import Context, Done, Pending, State, StateFile
-from awr.client.transport import CallFailed, Transport, WorkflowError
+from awr.client.delivery import acknowledged, require_acknowledged, require_delivered
+from awr.client.in_process import InProcessTransport
+from awr.client.inspection import inspected, reconciled
+from awr.client.negotiation import View
+from awr.client.opening import bound_state, opened
+from awr.client.preparation import compiled, prepared
+from awr.client.state import StateFile
+from awr.client.transport import Transport
+from awr.client.turn import Turn, part, plain
+from awr.errors import WorkflowRefused, io_error
+from awr.ids import Clock, NewId, new_id, system_clock
 
 __all__ = ["Workflow"]
 
 
 class Workflow:
-    """One session on one work item, as its host drives it.
+    """One agent's session, driven by a host, with its memory in a state file.
 
-    `state_path` names the file in which the loop remembers itself; its folder is made private. Without `binary` the
-    operations are called in this process; with `binary`, its `sha256` and its `version` the pinned program is run,
-    and given up after `timeout` seconds.
+    `project` is the project folder and `project_id` the id that it must have. `state` is the state file, in a private
+    folder of its own. `transport` is how AWR is reached: in this process if left out.
 
-    Every method answers with the JSON object that AWR gave. Raise WorkflowError when the loop refuses a step, and
-    CallFailed when AWR refused it or gave no answer.
+    Every method raises WorkflowRefused, which is a ValueError, for what the state does not allow, with nothing
+    called; InvalidInput or RuleViolation for values that could never be taken, with nothing called; and CommandFailed
+    when AWR refused or its answer is lost. A write that failed stays pending, and all else is refused until
+    `inspect` and `reconcile`. Nothing is retried or replayed. An `expected_revision` that is left out is the newest
+    that a context, a preparation, a write or a reconciliation has shown.
     """
 
     def __init__(
         self,
+        project: str | Path,
         *,
-        project: Path | str,
         project_id: str,
-        state_path: Path | str,
-        binary: Path | str | None = None,
-        sha256: str | None = None,
-        version: str | None = None,
-        timeout: float = 60.0,
+        state: str | Path,
+        transport: Transport | None = None,
+        clock: Clock = system_clock,
+        make_id: NewId = new_id,
     ) -> None:
-        self._file = StateFile(Path(state_path))
-        root = Path(project).resolve()
-        self._transport = _transport(root, self._file, binary=binary, sha256=sha256, version=version, timeout=timeout)
-        self._binding = {**self._transport.identity, "project": str(root), "project_id": project_id}
-        self._abilities: Abilities = negotiate(self._transport)
-        with self._file.locked():
-            state = self._file.read()
-            if state is not None:
-                self._require_bound(state)
-                return
-            status = self._transport.call("project.status", {"view": "summary"}).require("project.status")
-            if status["project_id"] != project_id:
-                raise WorkflowError("the folder holds another project than the one that was stated")
-            self._file.write(State(binding=self._binding, last_revision=status["project_revision"]))
-
-    @property
-    def state(self) -> State:
-        """Return what the loop remembers now."""
-        with self._file.locked():
-            return self._loaded()
+        self._desk, self._binding = opened(
+            Path(project),
+            project_id=project_id,
+            file=StateFile(Path(state)),
+            transport=transport or InProcessTransport(),
+            clock=clock,
+            make_id=make_id,
+        )
 
     def begin(
         self, work: str, agent: str, provider: str, model: str, expected_revision: int | None = None
     ) -> dict[str, Any]:
-        """Start a session for a work item and claim it."""
-        with self._step(phase="new") as state:
-            labels = {"work": work, "agent": agent, "provider": provider, "model": model, "claim": True}
-            value, state = self._write(state, "session.start", labels, expected_revision)
-            session = value["session"]["id"]
-            self._file.write(_replace(state, phase="active", session=session, work=work))
-            return value
+        """Start a session that holds the work."""
+        with self._turn() as turn:
+            turn.require_phase("new")
+            arguments = {
+                "agent": agent,
+                "provider": provider,
+                "model": model,
+                "expected_revision": turn.revision(expected_revision),
+                "work": work,
+                "claim": True,
+            }
+            return turn.write(
+                "session.start",
+                arguments,
+                then=lambda value: {
+                    "session": part(value, "session", "id", kind=str),
+                    "work": work,
+                    "phase": "active",
+                },
+            )
 
     def adopt(self, session: str, work: str) -> dict[str, Any]:
-        """Go on with an active session of a work item, whoever began it. Nothing is written to the project."""
-        with self._step(phase="new") as state:
-            value = self._read("session.show", {"session": session})
-            item = self._read("work.show", {"work": work})
-            found = value["session"]
-            if found["status"] != "active" or found["work_item_id"] != item["work"]["id"]:
-                raise WorkflowError("only an active session of that work item can be adopted")
-            revision = max(value["project_revision"], item["project_revision"])
-            self._file.write(_replace(state, phase="active", session=session, work=work, last_revision=revision))
-            return value
+        """Go on with a session that is active already, as itself; nothing is written at AWR."""
+        with self._turn() as turn:
+            turn.require_phase("new")
+            shown, _, _ = turn.read("session.show", {"session": session})
+            item, _, _ = turn.read("work.show", {"work": work})
+            record = part(shown, "session", kind=dict)
+            ours = record.get("work_item_id") == part(item, "work", "id", kind=str)
+            if not ours or record.get("status") != "active":
+                raise WorkflowRefused(
+                    "this session cannot be adopted",
+                    got="a session of other work" if not ours else "a session that is not active",
+                    expected="an active session that is bound to the work",
+                    next_step="resume it into a new session with awr session resume, and adopt that one",
+                )
+            turn.save(
+                session=session,
+                work=work,
+                phase="active",
+                checkpoint=record.get("last_checkpoint_id"),
+                last_revision=part(item, "project_revision", kind=int),
+            )
+            return shown
 
     def context(self) -> dict[str, Any]:
-        """Compile the required context and deliver it; it has to be acknowledged before work is reported."""
-        with self._step(phase="active") as state:
-            return self._delivered(state, "context.compile", {"work": state.work, "session": state.session})
+        """Compile the required context and give it out; it has yet to be acknowledged."""
+        with self._turn() as turn:
+            turn.require_phase("active")
+            return compiled(turn)
 
     def prepare(
         self,
         observation: dict[str, Any] | None = None,
-        goals: Sequence[str] = (),
-        response_view: str = "action",
+        goals: Iterable[str] = (),
+        response_view: View = "action",
     ) -> dict[str, Any]:
-        """Prepare the work and deliver its context with the one next action.
+        """Give out the context with the work's state and, in the action view, the one next action.
 
-        With an `observation` of how the work has to be managed, that is recorded first, and in the action view the
-        work is prepared once more, so that the instruction is current. An AWR without prepared work compiles the
-        context alone and says so.
+        An observation of the work is recorded first where the build manages work, and so is the one before where
+        the record no longer holds.
         """
-        with self._step(phase="active") as state:
-            if "workflow.prepare" not in self._abilities.ids:
-                value = self._delivered(state, "context.compile", {"work": state.work, "session": state.session})
-                legacy = {"workflow_path": "legacy", "management_available": False, "observation_recorded": False}
-                return {**value, **legacy}
-            wanted: dict[str, Any] = {"work": state.work, "session": state.session, "goals": list(goals)}
-            if {"workflow.action_guidance", "workflow.response_summary"} & self._abilities.ids:
-                wanted["response_view"] = self._abilities.view(response_view)
-            value = self._delivered(state, "work.prepare", wanted)
-            management = value.get("management") or {}
-            # A contract that changed since it was managed has to be recorded again, with what is known already.
-            known = management.get("observation") if management.get("record_required") else None
-            stated = observation or known
-            recorded = stated is not None and self._managed(value, stated)
-            if recorded and wanted.get("response_view") == "action":
-                value = self._delivered(self._loaded(), "work.prepare", wanted)
-            return {**value, "observation_recorded": recorded}
+        with self._turn() as turn:
+            turn.require_phase("active")
+            given = None if observation is None else plain(observation)
+            return prepared(turn, observation=given, goals=tuple(goals), view=response_view)
 
     def acknowledge(self, context_hash: str) -> dict[str, Any]:
-        """Attest that the delivered context was read. AWR cannot see whether it was."""
-        with self._step(phase="active") as state:
-            context = self._require_context(state, context_hash)
-            acknowledged = msgspec.structs.replace(context, acknowledged=True)
-            self._file.write(_replace(state, context=acknowledged))
-            return {"ok": True, "context_hash": context_hash, "acknowledged": True, "basis": "caller_attestation"}
+        """Attest that the agent has consumed the context that was given out last."""
+        with self._turn() as turn:
+            turn.require_phase("active")
+            context = require_delivered(turn, context_hash)
+            turn.save(context=acknowledged(context))
+            return {"ok": True, "context_hash": context.context_hash, "acknowledged": True, "basis": "caller"}
 
     def checkpoint(
         self, context_hash: str, digest_text: str, next_action: str, expected_revision: int | None = None
     ) -> dict[str, Any]:
-        """Save where the session stands, from the context that was acknowledged."""
-        with self._step(phase="active") as state:
-            self._require_acknowledged(state, context_hash)
+        """Save where the session stands, under the acknowledged context."""
+        with self._turn() as turn:
+            turn.require_phase("active")
+            require_acknowledged(turn, context_hash)
             arguments = {
-                "session": state.session,
                 "context_hash": context_hash,
                 "digest": digest_text,
                 "next_action": next_action,
+                "session": turn.state.session,
+                "expected_revision": turn.revision(expected_revision),
             }
-            value, state = self._write(state, "session.checkpoint", arguments, expected_revision)
-            self._file.write(_replace(state, checkpoint=value["checkpoint"]["id"]))
-            return value
+            return turn.write(
+                "session.checkpoint",
+                arguments,
+                then=lambda value: {"checkpoint": part(value, "checkpoint", "id", kind=str)},
+            )
 
-    def progress(self, reason: str, next_action: str, expected_revision: int | None = None) -> dict[str, Any]:
-        """Say how the work goes on; the ledger is written. Needs an acknowledged context."""
-        with self._step(phase="active") as state:
-            self._require_acknowledged(state)
-            arguments = {"work": state.work, "session": state.session, "reason": reason, "next_action": next_action}
-            return self._write(state, "transition.progress", arguments, expected_revision)[0]
+    def progress(
+        self,
+        reason: str,
+        next_action: str,
+        expected_revision: int | None = None,
+        response_view: View = "full",
+    ) -> dict[str, Any]:
+        """Begin the work, or say how it goes on; needs an acknowledged context.
+
+        A `response_view` other than full is sent only to a build that offers it for this command.
+        """
+        with self._turn() as turn:
+            turn.require_phase("active")
+            require_acknowledged(turn)
+            arguments = {
+                "work": turn.state.work,
+                "session": turn.state.session,
+                "reason": reason,
+                "next_action": next_action,
+                "expected_revision": turn.revision(expected_revision),
+            }
+            offered = turn.desk.offer.has_for("workflow.response_summary", "work progress")
+            options = {"response_view": "summary"} if response_view != "full" and offered else {}
+            return turn.write("transition.progress", arguments, options=options)
 
     def evidence(self, draft: dict[str, Any], expected_revision: int | None = None) -> dict[str, Any]:
-        """Record how something was verified. `draft` has the fields of `awr evidence add`."""
-        with self._step(phase="active") as state:
-            return self._write(state, "evidence.add", {"work": state.work, **draft}, expected_revision)[0]
+        """Record evidence of this work; the draft has the fields of `awr evidence add`."""
+        with self._turn() as turn:
+            turn.require_phase("active")
+            given = {"work": turn.state.work, **plain(draft)}
+            if given["work"] != turn.state.work:
+                raise WorkflowRefused(
+                    "the evidence is about other work",
+                    got="another work item",
+                    expected="this workflow's own, or none named",
+                    next_step="record it in the workflow of that work",
+                )
+            return turn.write("evidence.add", {**given, "expected_revision": turn.revision(expected_revision)})
 
     def observe_compaction(
         self,
@@ -167,220 +201,101 @@ class Workflow:
         policy: dict[str, Any] | None = None,
         expected_revision: int | None = None,
     ) -> dict[str, Any]:
-        """Record one completed native compaction as the host measured it; `guidance` is what to do next."""
-        self._abilities.require("client.compaction")
-        with self._step(phase="active") as state:
-            arguments = {"session": state.session, "observation": observation}
-            if policy is not None:
-                arguments["policy"] = policy
-            return self._write(state, "compaction.observe", arguments, expected_revision)[0]
+        """Record one completed native compaction, and return the assessment with its card."""
+        with self._turn() as turn:
+            turn.desk.offer.require("client.compaction")
+            turn.require_phase("active", "work_completed")
+            arguments = {
+                "session": turn.state.session,
+                "expected_revision": turn.revision(expected_revision),
+                "observation": plain(observation),
+                "policy": None if policy is None else plain(policy),
+            }
+            return turn.write("compaction.observe", arguments)
 
     def compaction(self, include_observation: bool = False) -> dict[str, Any]:
-        """Look at the latest compaction. A read, allowed while a write is pending."""
-        self._abilities.require("client.compaction")
-        with self._file.locked():
-            state = self._loaded()
-            if state.session is None:
-                raise WorkflowError("no session was begun or adopted yet")
-            arguments = {"session": state.session, "include_observation": include_observation}
-            return self._read("compaction.inspect", arguments)
+        """Return the assessment of the latest compaction. Allowed while a write is pending; changes no state."""
+        with self._turn(pending_allowed=True) as turn:
+            turn.desk.offer.require("client.compaction")
+            turn.require_phase("active", "work_completed", "ended")
+            arguments = {"session": turn.state.session, "include_observation": include_observation}
+            return turn.read("compaction.inspect", arguments)[0]
 
     def defer_compaction(self, observation_event_id: str, expected_revision: int | None = None) -> dict[str, Any]:
-        """Postpone the advice about the latest compaction, because the user said so."""
-        self._abilities.require("client.compaction")
-        with self._step(phase="active") as state:
-            arguments = {"session": state.session, "observation_event_id": observation_event_id}
-            return self._write(state, "compaction.defer", arguments, expected_revision)[0]
+        """Postpone the advice about the latest compaction, once the user has."""
+        with self._turn() as turn:
+            turn.desk.offer.require("client.compaction")
+            turn.require_phase("active", "work_completed")
+            arguments = {
+                "session": turn.state.session,
+                "observation_event_id": observation_event_id,
+                "expected_revision": turn.revision(expected_revision),
+            }
+            return turn.write("compaction.defer", arguments)
 
     def finish(self, completion: dict[str, Any], reason: str, expected_revision: int | None = None) -> dict[str, Any]:
-        """Complete the work, then end the session. Called again after the work alone was completed, it only ends."""
-        with self._step(phase=("active", "work_completed")) as state:
+        """Complete the work, then end the session.
+
+        Called again after the work was completed and the end failed, it only ends the session.
+        """
+        with self._turn() as turn:
+            turn.require_phase("active", "work_completed")
             completed = None
-            if state.phase == "active":
-                self._require_acknowledged(state)
+            if turn.state.phase == "active":
                 arguments = {
-                    "work": state.work,
-                    "session": state.session,
+                    "work": turn.state.work,
+                    "session": turn.state.session,
                     "reason": reason,
-                    "completion": completion,
+                    "completion": plain(completion),
+                    "expected_revision": turn.revision(expected_revision),
                 }
-                completed, state = self._write(state, "transition.complete", arguments, expected_revision)
-                state = _replace(state, phase="work_completed")
-                self._file.write(state)
+                completed = turn.write("transition.complete", arguments, then=lambda _: {"phase": "work_completed"})
                 expected_revision = None
-            ending = {"session": state.session, "outcome": "ended"}
-            ended, state = self._write(state, "session.end", ending, expected_revision)
-            self._file.write(_replace(state, phase="ended"))
-            return {"ok": True, "completed": completed, "ended": ended}
+            arguments = {
+                "session": turn.state.session,
+                "outcome": "ended",
+                "expected_revision": turn.revision(expected_revision),
+            }
+            ended = turn.write("session.end", arguments, then=lambda _: {"phase": "ended", "context": None})
+            return {
+                "ok": True,
+                "project_revision": turn.state.last_revision,
+                "completed": completed,
+                "ended": ended,
+            }
 
     def inspect(self, session: str | None = None, work: str | None = None) -> dict[str, Any]:
-        """Look at the project as it is, for a host that has to find out what became of a write.
-
-        Name the session and the work where the loop does not know them, as after a lost `begin`.
-        """
-        with self._file.locked():
-            state = self._loaded()
-            session, work = session or state.session, work or state.work
-            found: dict[str, Any] = {"status": self._read("project.status", {"view": "summary"})}
-            found["sessions"] = self._read("session.list", {"limit": 20})["sessions"]
-            found["session"] = self._read("session.show", {"session": session}) if session else None
-            found["work"] = self._read("work.show", {"work": work}) if work else None
-            sha256 = hashlib.sha256(msgspec.json.encode(found, order="sorted")).hexdigest()
-            pending = state.pending
-            noted = {
-                "sha256": sha256,
-                "pending": pending.id if pending else None,
-                "project_revision": found["status"]["project_revision"],
-                "session": summary(found["session"], "session"),
-                "work": summary(found["work"], "work"),
-            }
-            self._file.write(_replace(state, inspection=noted))
-            return {"inspection_sha256": sha256, "pending": msgspec.to_builtins(pending), **found}
+        """Return what AWR knows that bears on a pending write, with the hash that `reconcile` names."""
+        with self._turn(pending_allowed=True) as turn:
+            return inspected(turn, session=session, work=work)
 
     def reconcile(
         self, inspection_sha256: str, reason: str, session: str | None = None, work: str | None = None
     ) -> dict[str, Any]:
-        """Settle a pending write by what an inspection showed. The host says why; nothing is sent again."""
-        with self._file.locked():
-            state = self._loaded()
-            pending, seen = state.pending, state.inspection
-            if pending is None:
-                raise WorkflowError("nothing is pending")
-            if seen is None or seen["sha256"] != inspection_sha256 or seen["pending"] != pending.id:
-                raise WorkflowError("inspect first: this is not the newest inspection of the pending write")
-            if not reason.strip():
-                raise WorkflowError("say why: what the inspection showed")
-            done = Done(
-                id=pending.id,
-                operation=pending.operation,
-                outcome="reconciled",
-                project_revision=seen["project_revision"],
-                reason=reason,
-            )
-            settled = _replace(
-                state,
-                pending=None,
-                inspection=None,
-                context=None,
-                history=(*state.history, done),
-                last_revision=seen["project_revision"],
-                **settled_fields(state, seen, session=session, work=work),
-            )
-            self._file.write(settled)
-            return {"ok": True, "reconciled": pending.id, "phase": settled.phase, "session": settled.session}
+        """Go on after a write whose answer is lost or that was refused, by what the last inspection showed."""
+        with self._turn(pending_allowed=True) as turn:
+            return reconciled(turn, inspection_sha256=inspection_sha256, reason=reason, session=session, work=work)
 
     @contextmanager
-    def _step(self, *, phase: str | tuple[str, ...]) -> Iterator[State]:
-        """Hold the state for one step that changes something. Raise WorkflowError while a write is pending."""
-        with self._file.locked():
-            state = self._loaded()
-            if state.pending is not None:
-                raise WorkflowError(
-                    f"{state.pending.operation} is pending with outcome {state.pending.outcome}: "
-                    "inspect the project and reconcile before anything else"
-                )
-            if state.phase not in ((phase,) if isinstance(phase, str) else phase):
-                raise WorkflowError(f"this step does not belong to phase {state.phase}")
-            yield state
-
-    def _loaded(self) -> State:
-        state = self._file.read()
-        if state is None:
-            raise WorkflowError("the state file is gone")
-        self._require_bound(state)
-        return state
-
-    def _require_bound(self, state: State) -> None:
-        if state.binding != self._binding:
-            raise WorkflowError("the state file belongs to another project, program, version or digest")
-
-    def _read(self, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        return self._transport.call(operation, arguments).require(operation)
-
-    def _write(
-        self, state: State, operation: str, arguments: dict[str, Any], expected_revision: int | None
-    ) -> tuple[dict[str, Any], State]:
-        """Send one write, once. Return its value and the state in which it is history."""
-        stated = expected_revision if expected_revision is not None else state.last_revision
-        pending = Pending(id=uuid4().hex, operation=operation, arguments={**arguments, "expected_revision": stated})
-        self._file.write(_replace(state, pending=pending, inspection=None))
-        outcome = self._transport.call(operation, pending.arguments)
+    def _turn(self, *, pending_allowed: bool = False) -> Iterator[Turn]:
+        desk = self._desk
         try:
-            value = outcome.require(operation)
-        except CallFailed as failed:
-            said = msgspec.structs.replace(
-                pending, outcome="refused" if failed.known else "unknown", error=failed.report
-            )
-            self._file.write(_replace(state, pending=said, inspection=None))
-            raise
-        revision = value["project_revision"]
-        done = Done(id=pending.id, operation=operation, outcome="carried_out", project_revision=revision)
-        after = _replace(state, pending=None, inspection=None, history=(*state.history, done), last_revision=revision)
-        self._file.write(after)
-        return value, after
-
-    def _delivered(self, state: State, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Fetch a context and bind it. What was acknowledged before counts no more, whatever comes back."""
-        self._file.write(_replace(state, context=None))
-        value = self._read(operation, arguments)
-        report = value.get("context", value)
-        text = report["work_context"]
-        if not report["completeness"]["complete"] or report["session_id"] != state.session:
-            raise WorkflowError("the delivered context is not complete, or not this session's")
-        name, sha256 = self._file.keep(value)
-        context = Context(hash=text["context_hash"], receipt=name, receipt_sha256=sha256)
-        self._file.write(_replace(state, context=context, last_revision=value["project_revision"]))
-        return value
-
-    def _managed(self, prepared: dict[str, Any], observation: dict[str, Any]) -> bool:
-        if "work.management" not in self._abilities.ids:
-            return False
-        state = self._loaded()
-        arguments = {
-            "work": state.work,
-            "session": state.session,
-            "request_key": f"workflow-{uuid4().hex}",
-            "contract_fingerprint": prepared["management"]["contract_fingerprint"],
-            "observation": observation,
-        }
-        self._write(state, "work.manage", arguments, None)
-        return True
-
-    def _require_context(self, state: State, context_hash: str | None = None) -> Context:
-        if state.context is None:
-            raise WorkflowError("no context was delivered since the last step that needs a new one; prepare the work")
-        if context_hash is not None and context_hash != state.context.hash:
-            raise WorkflowError("that is not the hash of the context that was delivered last")
-        self._file.require_kept(state.context)
-        return state.context
-
-    def _require_acknowledged(self, state: State, context_hash: str | None = None) -> None:
-        if not self._require_context(state, context_hash).acknowledged:
-            raise WorkflowError("the delivered context was not acknowledged: read it, then acknowledge its hash")
-
-
-def _transport(
-    root: Path, file: StateFile, *, binary: Path | str | None, sha256: str | None, version: str | None, timeout: float
-) -> Transport:
-    given = (binary, sha256, version)
-    if all(one is None for one in given):
-        from awr.client.in_process import InProcess
-
-        return InProcess(root)
-    if binary is None or sha256 is None or version is None:
-        raise WorkflowError("an executable is named by binary, sha256 and version together")
-    from awr.client.executable import Executable
-
-    return Executable(
-        Path(binary), sha256=sha256, version=version, project=root, receipts=file.receipts, timeout=timeout
-    )
-
-
-def _replace(state: State, **changes: Any) -> State:
-    return msgspec.structs.replace(state, **changes)
+            with desk.file.locked():
+                state = bound_state(desk.file, self._binding)
+                desk.transport.verify()
+                if state.pending is not None and not pending_allowed:
+                    raise WorkflowRefused(
+                        "a write is pending",
+                        got=f"{state.pending.operation} with the outcome {state.pending.outcome}",
+                        expected="no pending write",
+                        next_step="inspect what AWR knows of it, then reconcile; never repeat it",
+                    )
+                yield Turn(desk, state)
+        except OSError as error:
+            raise io_error(error) from error
 
 
 if __name__ == "__main__":
-    from awr.client.commands import main
+    from awr.client.workflow_cli import main
 
     sys.exit(main(sys.argv[1:]))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -9,9 +11,10 @@ import msgspec
 from awr.domain.secrets import refuse_secrets
 from awr.errors import AwrError
 from awr.operations.registry import Operation
-from awr.project import Project
+from awr.operations.requests import convert_request
+from awr.project import Project, existing_folder
 
-__all__ = ["Answer", "call", "public_value"]
+__all__ = ["Answer", "call", "call_plain", "public_value"]
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -37,6 +40,24 @@ def call(operation: Operation, project: Project, request: msgspec.Struct) -> Ans
     """Carry out one operation that stands on a project. A refusal is an answer too; a fault of AWR's is raised."""
     try:
         result = operation.function()(project, request)
+        problem = getattr(result, "problem", lambda: None)()
+        return Answer(public_value(result), problem.report() if problem is not None else None)
+    except AwrError as error:
+        return Answer(None, error.report())
+
+
+def call_plain(operation: Operation, arguments: Mapping[str, Any], *, folder: Path) -> Answer:
+    """Carry out any operation with plain JSON arguments. `folder` is the project's.
+
+    A folder that is no project is said first, whatever else is wrong with the call.
+    """
+    try:
+        project = Project.open(folder) if operation.scope == "project" else None
+        request = convert_request(dict(arguments), operation.request_type(), what="the request")
+        if project is not None:
+            return call(operation, project, request)
+        place = (existing_folder(folder),) if operation.scope == "folder" else ()
+        result = operation.function()(*place, request)
         problem = getattr(result, "problem", lambda: None)()
         return Answer(public_value(result), problem.report() if problem is not None else None)
     except AwrError as error:

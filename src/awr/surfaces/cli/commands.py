@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import stat
 import sys
+import types
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import click
 import msgspec
@@ -14,7 +15,6 @@ import msgspec
 from awr.errors import InvalidInput, NotFound
 from awr.operations.registry import Operation
 from awr.operations.requests import convert_request, parse_json
-from awr.operations.words import spoken
 from awr.project import Project, existing_folder
 from awr.surfaces.cli.output import print_result
 
@@ -73,7 +73,7 @@ class OperationCommand(click.Command):
         """Return what an argument means; click shows help for options only."""
         fields = msgspec.structs.fields(self._operation.request_type())
         field = next(field for field in fields if field.name == name)
-        return spoken(field.type)[1].description or ""
+        return _without_wrapping(field.type)[1].description or ""
 
     def _call(self, **values: Any) -> None:
         settings = click.get_current_context().find_object(Settings)
@@ -200,7 +200,7 @@ def _identity(operation: Operation) -> list[click.Parameter]:
 
 
 def _parameter(field: msgspec.structs.FieldInfo) -> click.Parameter:
-    kind, meta = spoken(field.type)
+    kind, meta = _without_wrapping(field.type)
     extra = meta.extra or {}
     if extra.get("argument"):
         many = get_origin(kind) is tuple
@@ -240,3 +240,16 @@ class _JsonText(click.ParamType[object]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         return parse_json(value, what=f"--{param.name}" if param and param.name else "the option")
+
+
+def _without_wrapping(annotation: Any) -> tuple[Any, msgspec.Meta]:
+    """Strip Annotated and `| None` from a field's type and return the plain type with its description."""
+    meta = msgspec.Meta()
+    while True:
+        if get_origin(annotation) is Annotated:
+            annotation, *notes = get_args(annotation)
+            meta = next((note for note in notes if isinstance(note, msgspec.Meta)), meta)
+        elif get_origin(annotation) in {Union, types.UnionType}:
+            annotation = next(choice for choice in get_args(annotation) if choice is not type(None))
+        else:
+            return annotation, meta
