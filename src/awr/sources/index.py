@@ -23,7 +23,16 @@ from awr.sources.files import fingerprint, read_source
 from awr.sources.ledger import Ledger, parse_ledger
 from awr.sources.manifest import LedgerOptions, Manifest, SourceMapping, read_manifest
 
-__all__ = ["RefreshReport", "SourceIssue", "SourceOutcome", "parse_mapping", "refresh", "refreshed_write", "scan"]
+__all__ = [
+    "RefreshReport",
+    "SourceIssue",
+    "SourceOutcome",
+    "parse_mapping",
+    "refresh",
+    "refreshed_write",
+    "require_up_to_date",
+    "scan",
+]
 
 Action = Literal["indexed", "unchanged", "pending", "failed", "retired", "unavailable"]
 
@@ -155,7 +164,13 @@ def refreshed_write(project: Project, *, expected_revision: int | None) -> Itera
         start = reader.project_revision
     if expected_revision is not None and expected_revision != start:
         raise RevisionConflict(expected=expected_revision, actual=start)
-    report = refresh(project)
+    require_up_to_date(refresh(project))
+    with project.journal.write(expected_revision=start if expected_revision is None else expected_revision) as writer:
+        yield writer
+
+
+def require_up_to_date(report: RefreshReport) -> None:
+    """Raise SourceStale, naming what is wrong, unless every source is as it was indexed."""
     if not report.ok:
         raise SourceStale(
             "a source of this project is not up to date",
@@ -163,8 +178,6 @@ def refreshed_write(project: Project, *, expected_revision: int | None) -> Itera
             expected="every source readable and valid",
             next_step="run awr source reindex, correct what it names, then repeat this",
         )
-    with project.journal.write(expected_revision=start if expected_revision is None else expected_revision) as writer:
-        yield writer
 
 
 def parse_mapping(mapping: SourceMapping, data: bytes) -> Ledger:
