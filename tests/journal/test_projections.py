@@ -12,8 +12,11 @@ from hypothesis import strategies as st
 from awr.errors import AwrError
 from awr.journal import projections
 from awr.journal.projections import PROJECTED_TABLES, snapshot
+from awr.operations.binding import BindRequest, bind
 from awr.operations.checkpoint import WaitsRequest, waits
 from awr.operations.claim import ClaimRequest, HandoffRequest, ReleaseRequest, claim, handoff, release
+from awr.operations.client import ProgressRequest as SayRequest
+from awr.operations.client import progress as say_progress
 from awr.operations.compaction import DeferRequest, InspectRequest, ObserveRequest, defer, inspect, observe
 from awr.operations.evidence import AddRequest, add
 from awr.operations.execution import ListRequest as ExecutionsRequest
@@ -39,7 +42,7 @@ steps = st.lists(
             [
                 *("start", "claim", "lapsing_claim", "end", "observe", "defer", "edit", "restore", "break", "time"),
                 *("take", "release", "handoff", "checkpoint", "wait", "reply", "resume"),
-                *("register", "report", "manage", "progress", "block", "evidence"),
+                *("register", "report", "manage", "progress", "block", "evidence", "bind", "say"),
             ]
         ),
         st.integers(0, 3),
@@ -139,6 +142,20 @@ def play_on(project: Project, step: str, session: str, choice: int) -> None:
         )
     elif step == "block":
         block(project, BlockRequest(work="parse", session=session, reason="r", blocker="b", expected_revision=now))
+    elif step == "bind":
+        selected = ({}, {"session": session}, {"from_session": session}, {})[choice]
+        bind(project, BindRequest(host="codex", external_session=f"c{choice % 2}", work="parse", **selected))
+    elif step == "say":
+        loops = ("one",) * (choice - 1) if choice else ()
+        said = SayRequest(
+            host="codex",
+            external_session=f"c{choice % 2}",
+            next_action=f"n{choice}",
+            digest="d" if choice % 2 else None,
+            open_loops=loops,
+            clear_open_loops=not choice,
+        )
+        say_progress(project, said)
     else:
         add(
             project,
@@ -186,6 +203,25 @@ def test_rebuilding_corrects_rows_that_somebody_changed(tmp_path: Path) -> None:
     corrected = rebuild(project, RebuildRequest()).rows_corrected
     assert corrected["sessions"] == 2
     assert corrected["entities"] == 1
+    with project.journal.read() as reader:
+        assert snapshot(reader.database) == before
+
+
+def test_rebuilding_makes_a_binding_again_as_it_was_said(tmp_path: Path) -> None:
+    project = make_project(tmp_path / "p")
+    for host, external in (("codex", "c1"), ("kimi", "c1"), ("codex", "c2")):
+        bind(project, BindRequest(host=host, external_session=external, work="parse"))  # type: ignore[arg-type]
+    said = SayRequest(host="codex", external_session="c1", next_action="n", digest="d", open_loops=("one", "two"))
+    say_progress(project, said)
+    say_progress(project, SayRequest(host="codex", external_session="c1", next_action="m"))
+    with project.journal.read() as reader:
+        before = snapshot(reader.database)
+    connection = sqlite3.connect(project.journal.path, isolation_level=None)
+    connection.execute("UPDATE client_bindings SET next_action = 'forged', digest = NULL WHERE client = 'codex'")
+    connection.execute("DELETE FROM client_bindings WHERE client = 'kimi'")
+    connection.close()
+    # Two rows that were wrong and the two that they should be, and one that was missing.
+    assert rebuild(project, RebuildRequest()).rows_corrected["client_bindings"] == 5
     with project.journal.read() as reader:
         assert snapshot(reader.database) == before
 

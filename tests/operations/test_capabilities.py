@@ -13,6 +13,7 @@ from awr.operations.capabilities import CapabilitiesRequest, capabilities
 from awr.operations.registry import OPERATIONS
 
 OFFERED = {
+    "client.lifecycle.generic",
     "client.compaction",
     "history.cursor",
     "query.summary",
@@ -59,11 +60,11 @@ def test_what_is_offered_can_be_required() -> None:
 
 
 def test_what_is_lacking_is_named_as_unknown_or_as_unsupported() -> None:
-    wanted = ("client.compaction", "client.lifecycle.generic", "no.such", "an.other")
+    wanted = ("client.compaction", "execution.managed", "no.such", "an.other")
     with pytest.raises(CapabilityUnavailable) as caught:
         capabilities(CapabilitiesRequest(require=wanted))
     assert caught.value.details["unknown"] == ["an.other", "no.such"]
-    assert caught.value.details["unsupported"] == ["client.lifecycle.generic"]
+    assert caught.value.details["unsupported"] == ["execution.managed"]
 
 
 @pytest.mark.parametrize("protocol", [0, 2, 2**31 - 1])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from awr.sources.document import Listing, Scalar, Table, compose
@@ -28,6 +28,7 @@ def test_a_text_in_a_block_is_read_back_as_it_was(text: str, like: str, newline:
     assert found.truth is None
 
 
+@example("0", "A:0")
 @given(TEXTS, TEXTS)
 def test_texts_in_brackets_are_read_back_as_they_were(first: str, second: str) -> None:
     root = compose(f"k: {{a: {scalar(first, flow=True)}, b: {flow_listing((first, second))}}}", locator="x")

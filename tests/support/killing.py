@@ -13,8 +13,11 @@ from awr.journal.database import Database
 __all__ = ["die_at"]
 
 
-def die_at(boundary: int) -> Callable[[], int]:
-    """Kill this process at the n-th boundary: before and after every statement. Return how many there were."""
+def die_at(boundary: int, *, commits_only: bool = False) -> Callable[[], int]:
+    """Kill this process at the n-th boundary: before and after every statement. Return how many there were.
+
+    With `commits_only` the boundaries are those around the commits of writes.
+    """
     passed = 0
     run = Database.execute
 
@@ -26,6 +29,8 @@ def die_at(boundary: int) -> Callable[[], int]:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def execute(self: Database, *arguments: Any) -> Any:
+        if commits_only and (self.mode, arguments[0]) != ("write", "COMMIT"):
+            return run(self, *arguments)
         reach()
         result = run(self, *arguments)
         reach()

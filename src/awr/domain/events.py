@@ -56,6 +56,8 @@ EVENT_TYPES: dict[str, str] = {
     "work.completed": "work is done; the evidence for each criterion",
     "work.draft_activated": "a draft became planned work",
     "evidence.recorded": "evidence was recorded; its key, level and bindings",
+    "client.bound": "a host's conversation was bound to a session",
+    "client.updated": "a host said how far a bound conversation is: next action, digest, open loops",
     "client.compaction_observed": "a host reported one completed native compaction",
     "client.compaction_deferred": "the user postponed the advice about one observation",
 }

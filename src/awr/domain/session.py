@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from awr.domain.text import bounded_text
+from awr.domain.text import bounded_text, not_blank
 from awr.errors import InvalidInput
 
 __all__ = [
@@ -37,8 +37,9 @@ WaitStatus = Literal["waiting_user", "answered", "cancelled"]
 MAX_QUESTION_BYTES = 8192
 _HASH = re.compile(r"[0-9a-f]{64}")
 
-#: Labels have no bound in the contract but that they are not blank; this one keeps a record readable.
-MAX_LABEL_BYTES = 512
+#: Labels have no bound in the contract but that they are not blank; this one keeps a record readable, and leaves room
+#: for an agent that is called by its client and its conversation's id of 512 bytes.
+MAX_LABEL_BYTES = 640
 
 
 class Session(msgspec.Struct, frozen=True):
@@ -168,7 +169,7 @@ def checked_draft(draft: CheckpointDraft) -> CheckpointDraft:
     texts = (("digest", draft.digest), ("next_action", draft.next_action))
     many = (("open_loops", draft.open_loops), ("changed_entities", draft.changed_entities))
     for name, text in (*texts, *((name, text) for name, values in many for text in values)):
-        _not_blank(name, text)
+        not_blank(name, text)
     return msgspec.structs.replace(draft, context_hash=context_hash)
 
 
@@ -183,13 +184,3 @@ def spoken_text(name: str, text: str) -> str:
             next_step=f"say the {name} in fewer words, and keep the detail in a file",
         )
     return text
-
-
-def _not_blank(name: str, text: str) -> None:
-    if not text.strip():
-        raise InvalidInput(
-            f"{name} must not be blank",
-            got="blank text",
-            expected="some text",
-            next_step=f"say what {name} is, or leave the entry out",
-        )

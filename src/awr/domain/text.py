@@ -6,7 +6,7 @@ import unicodedata
 
 from awr.errors import InvalidInput
 
-__all__ = ["bounded_text"]
+__all__ = ["bounded_text", "not_blank"]
 
 
 def bounded_text(name: str, value: str, *, limit: int) -> str:
@@ -23,6 +23,18 @@ def bounded_text(name: str, value: str, *, limit: int) -> str:
         got=problem,
         expected=f"1 to {limit} UTF-8 bytes, not blank, without control characters",
         next_step=f"send a {name} that keeps to these bounds",
+    )
+
+
+def not_blank(name: str, value: str) -> str:
+    """Return `value` unless it is blank. Raise InvalidInput."""
+    if value.strip():
+        return value
+    raise InvalidInput(
+        f"{name} must not be blank",
+        got="blank text",
+        expected="some text",
+        next_step=f"say what {name} is, or leave the entry out",
     )
 
 

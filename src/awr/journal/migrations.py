@@ -331,11 +331,36 @@ def create_operations(database: Database) -> None:
     )
 
 
+def create_client_bindings(database: Database) -> None:
+    """Create the projection of hosts' conversations and the sessions they are bound to."""
+    database.execute(
+        """
+        CREATE TABLE client_bindings (
+            client TEXT NOT NULL,
+            external_session TEXT NOT NULL,
+            session_id TEXT NOT NULL,
+            revision INTEGER NOT NULL,
+            digest TEXT,
+            next_action TEXT,
+            open_loops TEXT NOT NULL,
+            context_hash TEXT,
+            context_revision INTEGER,
+            progress_revision INTEGER,
+            last_delivery_key TEXT,
+            last_hook_event TEXT,
+            checkpoint_id TEXT,
+            observed_at INTEGER NOT NULL,
+            PRIMARY KEY (client, external_session)
+        ) STRICT
+        """
+    )
+
+
 #: One list of steps per schema version, oldest first.
 _VERSIONS: tuple[tuple[Step, ...], ...] = (
     (create_journal, create_sessions, create_compactions, create_sources, create_contents),
     (link_sessions, create_checkpoints, create_executions, create_management, create_evidence),
-    (create_operations,),
+    (create_operations, create_client_bindings),
 )
 SCHEMA_VERSION = len(_VERSIONS)
 

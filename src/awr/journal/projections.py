@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from awr.journal import (
+    bindings,
     checkpoints,
     compactions,
     evidence,
@@ -41,6 +42,7 @@ PROJECTED_TABLES = {
     "evidence": "id",
     "proposals": "id",
     "operations": "id",
+    "client_bindings": "client, external_session",
 }
 
 
@@ -83,4 +85,5 @@ _PROJECTORS: dict[str, Projector] = {
     **evidence.PROJECTORS,
     **proposals.PROJECTORS,
     **receipts.PROJECTORS,
+    **bindings.PROJECTORS,
 }

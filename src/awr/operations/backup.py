@@ -48,8 +48,8 @@ PROJECT = "project"
 MAX_FILE_BYTES = 256 * 1024 * 1024
 
 #: What a backup leaves out of `.awr`: the database has a copy of its own, a cache is made again, and neither locks
-#: nor what an earlier restore kept aside belong to the project.
-_LEFT_OUT = ("cache", "replaced-", "restoring-")
+#: (`clients` holds nothing else) nor what an earlier restore kept aside belong to the project.
+_LEFT_OUT = ("cache", "clients", "replaced-", "restoring-")
 
 
 class StoredFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

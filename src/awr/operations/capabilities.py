@@ -25,6 +25,7 @@ MAX_REQUIREMENTS = 100
 _ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _LIMITATIONS = {
     "client.compaction": (f"guidance_max_{MAX_CARD_BYTES}_bytes", "host_must_report_measurements"),
+    "client.lifecycle.generic": ("command_line_only", "host_must_call"),
     "workflow.action_guidance": (f"guidance_max_{MAX_CARD_BYTES}_bytes",),
     "query.summary": ("main_branch_only",),
     "source.read": ("yaml_ledgers_and_markdown_headings",),
@@ -38,7 +39,6 @@ _KNOWN_ELSEWHERE = frozenset(
         "assessment.explain",
         "assessment.replay",
         "assessment.shadow_compare",
-        "client.lifecycle.generic",
         "completion.user_confirmation",
         "execution.managed",
         "intake.exact_preview",

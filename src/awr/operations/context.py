@@ -30,6 +30,7 @@ __all__ = [
     "compile",
     "compiled",
     "context_profile",
+    "incomplete",
     "looked_at",
     "refuse_secret_texts",
     "token_counter",
@@ -80,7 +81,7 @@ class CompileResult(ContextReport, frozen=True, kw_only=True):
 
     def problem(self) -> ContextIncomplete | None:
         """Return the error that an incomplete context ends with, after it was shown."""
-        return None if self.ok else _incomplete(self)
+        return None if self.ok else incomplete(self)
 
 
 def compile(project: Project, request: CompileRequest) -> CompileResult:
@@ -97,7 +98,7 @@ def compile(project: Project, request: CompileRequest) -> CompileResult:
         ok=report.completeness.complete,
         project_revision=report.completeness.project_revision,
     )
-    return result if result.ok else msgspec.structs.replace(result, error=_incomplete(result).report())
+    return result if result.ok else msgspec.structs.replace(result, error=incomplete(result).report())
 
 
 def token_counter(project: Project) -> TokenCounter:
@@ -148,7 +149,8 @@ def context_profile(project: Project) -> Literal["standard", "minimal"]:
     return read_manifest(project.manifest_path).context_profile
 
 
-def _incomplete(report: ContextReport) -> ContextIncomplete:
+def incomplete(report: ContextReport) -> ContextIncomplete:
+    """Return the error of a context that lacks something, naming what by its codes."""
     codes = dict.fromkeys(issue.code for issue in report.completeness.issues)
     return ContextIncomplete(
         "required context is incomplete",

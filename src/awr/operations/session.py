@@ -49,6 +49,7 @@ __all__ = [
     "listing",
     "show",
     "start",
+    "started",
 ]
 
 
@@ -178,7 +179,40 @@ def start(project: Project, request: StartRequest) -> StartResult:
         if reused is not None:
             return reused
     with refreshed_write(project, expected_revision=request.expected_revision) as writer:
-        return _started(writer, request, binding)
+        return started(writer, request, binding)
+
+
+def started(writer: Writer, request: StartRequest, binding: Binding | None) -> StartResult:
+    """Begin a session as a part of a write that rests on fresh sources. Raise what a claim raises, or NotFound."""
+    work = work_entity(writer.database, request.work) if request.work else None
+    session_id = writer.new_id()
+    event = writer.append(
+        "session.started",
+        {
+            "agent_id": request.agent,
+            "provider": request.provider,
+            "model": request.model,
+            "mcp_binding": binding,
+        },
+        summary="Session started",
+        work_item_id=work.id if work else None,
+        session_id=session_id,
+    )
+    if work and request.claim:
+        expires_at = None if request.ttl_ms is None else writer.now + request.ttl_ms
+        acquire(writer, session_by_id(writer.database, session_id), work, expires_at=expires_at)
+    return StartResult(
+        project_revision=writer.project_revision,
+        freshness_basis="source_refresh",
+        source_refresh_performed=True,
+        read_only=False,
+        session=session_by_id(writer.database, session_id),
+        claim=next(iter(claims_of_session(writer.database, session_id)), None),
+        binding=binding,
+        binding_reused=False,
+        event_id=event.id,
+        next_action="report_completed_compactions" if work else "bind_work_before_reporting_compactions",
+    )
 
 
 def listing(project: Project, request: ListRequest) -> ListResult:
@@ -284,35 +318,3 @@ def _reused(project: Project, request: StartRequest, binding: Binding) -> StartR
             event_id=None,
             next_action="continue_the_bound_session" if found.status == "active" else "resume_in_a_new_session",
         )
-
-
-def _started(writer: Writer, request: StartRequest, binding: Binding | None) -> StartResult:
-    work = work_entity(writer.database, request.work) if request.work else None
-    session_id = writer.new_id()
-    event = writer.append(
-        "session.started",
-        {
-            "agent_id": request.agent,
-            "provider": request.provider,
-            "model": request.model,
-            "mcp_binding": binding,
-        },
-        summary="Session started",
-        work_item_id=work.id if work else None,
-        session_id=session_id,
-    )
-    if work and request.claim:
-        expires_at = None if request.ttl_ms is None else writer.now + request.ttl_ms
-        acquire(writer, session_by_id(writer.database, session_id), work, expires_at=expires_at)
-    return StartResult(
-        project_revision=writer.project_revision,
-        freshness_basis="source_refresh",
-        source_refresh_performed=True,
-        read_only=False,
-        session=session_by_id(writer.database, session_id),
-        claim=next(iter(claims_of_session(writer.database, session_id)), None),
-        binding=binding,
-        binding_reused=False,
-        event_id=event.id,
-        next_action="report_completed_compactions" if work else "bind_work_before_reporting_compactions",
-    )

@@ -31,6 +31,7 @@ __all__ = [
     "refresh",
     "refreshed_write",
     "require_fresh",
+    "require_up_to_date",
     "scan",
 ]
 
@@ -177,7 +178,13 @@ def refreshed_write(project: Project, *, expected_revision: int | None) -> Itera
         start = reader.project_revision
     if expected_revision is not None and expected_revision != start:
         raise RevisionConflict(expected=expected_revision, actual=start)
-    report = refresh(project)
+    require_up_to_date(refresh(project))
+    with project.journal.write(expected_revision=start if expected_revision is None else expected_revision) as writer:
+        yield writer
+
+
+def require_up_to_date(report: RefreshReport) -> None:
+    """Raise SourceStale, naming what is wrong, unless every source is as it was indexed."""
     if not report.ok:
         raise SourceStale(
             "a source of this project is not up to date",
@@ -185,8 +192,6 @@ def refreshed_write(project: Project, *, expected_revision: int | None) -> Itera
             expected="every source readable and valid",
             next_step="run awr source reindex, correct what it names, then repeat this",
         )
-    with project.journal.write(expected_revision=start if expected_revision is None else expected_revision) as writer:
-        yield writer
 
 
 def parse_mapping(mapping: SourceMapping, data: bytes) -> Ledger:

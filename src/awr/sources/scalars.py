@@ -30,7 +30,8 @@ def scalar(text: str | None, *, like: str = "", flow: bool = False, indent: int 
     one_line = all(map(_as_it_is, text))
     if like == "'" and one_line:
         return "'" + text.replace("'", "''") + "'"
-    if like != '"' and one_line and _fits_plain(text):
+    # Between brackets libyaml takes any colon for the end of a key, also one without a space behind it.
+    if like != '"' and one_line and _fits_plain(text) and not (flow and ":" in text):
         return text
     return double_quoted(text)
 

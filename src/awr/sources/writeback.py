@@ -7,19 +7,18 @@ written, so that a begun write can be finished by another process.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
 from awr.chain import journal_bytes
-from awr.errors import AwrError, MutationConflict, RuleViolation, io_error
+from awr.errors import AwrError, MutationConflict
 from awr.journal.sources import SourceRow
 from awr.project import Project
 from awr.sources.files import YAML_LIMIT, Location, read_location, resolve_location
+from awr.sources.locking import held_lock, private_folder, translated
 from awr.sources.manifest import read_manifest
 
 __all__ = [
@@ -39,26 +38,14 @@ FOLDER = "mutations"
 _BEFORE, _AFTER, _PLAN = "before.yaml", "after.yaml", "plan.json"
 
 
-@contextmanager
-def source_lock(project: Project, source_id: str) -> Iterator[None]:
+def source_lock(project: Project, source_id: str) -> AbstractContextManager[None]:
     """Hold the writer's lock of one source. Raise MutationConflict at once when somebody else holds it."""
-    path = _mutations(project) / f"{source_id}.lock"
-    with _translated():
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        raise MutationConflict(
-            "another process is writing to this source",
-            expected="one writer at a time",
-            next_step="wait a moment, run awr status, then repeat this with the new revision",
-        ) from None
-    try:
-        yield
-    finally:
-        # The file stays: removing it would let two processes lock two files of one name.
-        os.close(descriptor)
+    busy = MutationConflict(
+        "another process is writing to this source",
+        expected="one writer at a time",
+        next_step="wait a moment, run awr status, then repeat this with the new revision",
+    )
+    return held_lock(private_folder(project, FOLDER) / f"{source_id}.lock", busy=busy)
 
 
 def location_of(project: Project, source: SourceRow) -> Location:
@@ -74,8 +61,8 @@ def recovery_folder(proposal_id: str) -> str:
 
 def stage(project: Project, proposal_id: str, *, before: bytes, after: bytes, plan: dict[str, Any]) -> None:
     """Write both states of a source and the plan to the disk, for good, before the source is touched."""
-    folder = _mutations(project) / proposal_id
-    with _translated():
+    folder = private_folder(project, FOLDER) / proposal_id
+    with translated():
         folder.mkdir(mode=0o700)
         for name, data in ((_BEFORE, before), (_AFTER, after), (_PLAN, journal_bytes(plan))):
             _write(folder / name, data)
@@ -85,7 +72,7 @@ def stage(project: Project, proposal_id: str, *, before: bytes, after: bytes, pl
 
 def staged_after(project: Project, proposal_id: str, *, wanted: str) -> bytes:
     """Return what a source was to become. Raise MutationConflict unless it is there with the recorded hash."""
-    folder = _mutations(project)
+    folder = private_folder(project, FOLDER)
     try:
         found = read_location(Location(folder, (proposal_id, _AFTER), _AFTER), limit=YAML_LIMIT)
     except AwrError:
@@ -117,7 +104,7 @@ def install(location: Location, data: bytes, *, before: str, proposal_id: str) -
     Raise MutationConflict if its bytes are not those of `before` at the last look, RuleViolation for a link on the
     way, and what read_location raises.
     """
-    with _translated():
+    with translated():
         folder = _folder_of(location)
         try:
             _replace(folder, location, data, before=before, temporary=f".{location.parts[-1]}.{proposal_id}")
@@ -168,23 +155,6 @@ def _folder_of(location: Location) -> int:
     return folder
 
 
-def _mutations(project: Project) -> Path:
-    """Return the folder of locks and snapshots, made at first use and kept out of version control."""
-    folder = project.folder / FOLDER
-    if folder.is_symlink():
-        raise RuleViolation(
-            f".awr/{FOLDER} is a symbolic link",
-            got="a symbolic link",
-            expected="a real folder inside the project",
-            next_step="replace the link by what it points to",
-        )
-    with _translated():
-        if not folder.is_dir():
-            folder.mkdir(exist_ok=True)
-            (folder / ".gitignore").write_text("*\n")
-    return folder
-
-
 def _write(path: Path, data: bytes) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
@@ -206,11 +176,3 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-@contextmanager
-def _translated() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise io_error(error) from None

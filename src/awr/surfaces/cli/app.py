@@ -20,6 +20,7 @@ _GROUPS = {
     "work": "Work items.",
     "session": "Sessions: one agent's stretch of work.",
     "session compaction": "What native compactions did, and the one next action.",
+    "client": "Hosts: which session a conversation works in, and how far it is.",
     "context": "What an agent must know now.",
     "execution": "What runs outside AWR, and whose outcome is unknown.",
     "evidence": "Evidence that work is done, and the reports it rests on.",

@@ -24,6 +24,7 @@ _ROOMS: dict[str, str] = {
         ("completion", "evidence", "proposal", "transition", "work.activate", "work.create"),
         "awr.surfaces.cli.work_view",
     ),
+    "client": "awr.surfaces.cli.client_view",
     "context": "awr.surfaces.cli.context_view",
     "operation": "awr.surfaces.cli.operation_view",
     **dict.fromkeys(("backup", "doctor", "restore"), "awr.surfaces.cli.care_view"),
