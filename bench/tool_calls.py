@@ -31,6 +31,7 @@ from awr.project import Project
 from awr.surfaces.mcp.calls import call_tool
 from awr.surfaces.mcp.catalogue import TOOLS
 from awr.surfaces.mcp.ownership import Caller
+from bench.measure import paired, print_figures, process_ms
 
 CLIENTS = (1, 4, 16)
 SECONDS = 1.5
@@ -204,17 +205,31 @@ def http(address: str, project: str, stack: ExitStack) -> Send:
     return send
 
 
+def starting(root: Path) -> float:
+    """Return the milliseconds from starting a server until it has answered the handshake and ended."""
+    client = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}}
+    line = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": client}).encode() + b"\n"
+    start = time.perf_counter()
+    done = subprocess.run([*PROGRAM, "--project", str(root)], input=line, capture_output=True, check=True)
+    assert b'"serverInfo"' in done.stdout, done
+    return (time.perf_counter() - start) * 1000
+
+
 def main() -> None:
-    """Print one table."""
-    print("tool calls: calls a second, milliseconds, and the median against the same call in process")
+    """Print the cost of starting a server, and one table of calls."""
     columns = f"{'transport':<11} {'call':<6} {'clients':>7} {'calls/s':>9} {'p50 ms':>8} {'p99 ms':>8}"
-    print(f"{columns} {'x in process':>13}")
     with tempfile.TemporaryDirectory(prefix="awr-bench-") as name:
         folder = Path(name)
         roots = [folder / f"p{number}" for number in range(max(CLIENTS))]
         for root in roots:
             root.mkdir()
             initialize(root, InitRequest(goal="Ship it", accept=True))
+        sdk = [sys.executable, "-c", "import mcp.server.lowlevel, mcp.server.stdio"]
+        measured, baseline, ratio = paired(lambda: starting(roots[0]), lambda: process_ms(sdk), runs=7)
+        label = "awr-mcp, start to end"
+        print_figures(label, unit="ms", measured=measured, baseline=baseline, ratio=ratio, budget="near 1.00")
+        print("(its baseline is a process that only imports the SDK's server)\n", flush=True)
+        print(f"{columns} {'x in process':>13}")
         base = {tool: measure([in_process(roots[0])], tool) for tool in (READ, WRITE)}
         for tool, cell in base.items():
             _row("in process", tool, 1, cell, base)
@@ -224,6 +239,7 @@ def main() -> None:
         with ExitStack() as stack:
             address = stack.enter_context(service(roots, folder))
             _rows("http", [http(address, f"p{number}", stack) for number in range(len(roots))], base)
+    print("x in process: the median against the same call in process")
     print("in process: the tool's own code on one thread; stdio: a server process a client; http: one server for all")
 
 
