@@ -11,7 +11,7 @@ demo: $(READY)
 	@$(BIN)/awr demo
 
 test: check
-	$(BIN)/python -m pytest -q --cov --cov-report=term:skip-covered --cov-fail-under=90
+	$(BIN)/python -m pytest -q -n auto --dist worksteal --cov --cov-report=term:skip-covered --cov-fail-under=90
 
 check: $(READY)
 	$(BIN)/ruff check .
