@@ -16,6 +16,7 @@ import pytest
 
 from awr.domain.binding import HostName
 from awr.errors import (
+    BudgetExceeded,
     ContextIncomplete,
     InvalidInput,
     InvalidTransition,
@@ -111,6 +112,27 @@ def refused(project: Project, error: type[Exception], act: Any = bound, **fields
 # A new binding
 
 
+def test_the_context_of_a_binding_is_recorded_with_it(project: Project) -> None:
+    result = bound(project)
+    found = shown(project)
+    assert len(found.context_hash) == 64
+    assert (found.context_hash, found.context_revision) == (result.context.context_hash, 3)
+    assert bound(project).binding.context_hash == found.context_hash
+
+
+def test_a_context_that_does_not_fit_leaves_nothing_bound(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("awr.operations.binding.BUDGET", 10)
+    refused(project, BudgetExceeded)
+    assert shown(project) is None
+    assert sessions(project) == []
+
+
+def test_going_on_from_its_own_session_that_is_over_takes_a_conversation_of_its_own(project: Project) -> None:
+    session = bound(project).binding.session_id
+    finish(project, session)
+    refused(project, InvalidTransition, from_session=session)
+
+
 def test_an_unbound_conversation_gets_a_session_of_its_own_in_one_revision(project: Project, clock: Clock) -> None:
     result = bound(project, model="opus")
     session = sessions(project)[0]
@@ -124,8 +146,8 @@ def test_an_unbound_conversation_gets_a_session_of_its_own_in_one_revision(proje
         "digest": None,
         "next_action": None,
         "open_loops": (),
-        "context_hash": None,
-        "context_revision": None,
+        "context_hash": result.context.context_hash,
+        "context_revision": 3,
         "progress_revision": None,
         "last_delivery_key": None,
         "last_hook_event": None,
@@ -138,7 +160,12 @@ def test_an_unbound_conversation_gets_a_session_of_its_own_in_one_revision(proje
         ("client.bound", session.id),
     ]
     assert {one.project_revision for one in made} == {3}
-    assert made[1].content() == {"client": "codex", "external_session": "c1"}
+    assert made[1].content() == {
+        "client": "codex",
+        "external_session": "c1",
+        "context_hash": result.context.context_hash,
+        "context_revision": 3,
+    }
 
 
 def test_a_model_that_is_not_told_is_not_invented(project: Project) -> None:

@@ -41,12 +41,14 @@ def unbound_sessions(database: Database, *, agent_id: str, work_item_id: str) ->
 
 def _bound(database: Database, event: Event, payload: dict[str, object]) -> None:
     database.execute(
-        "INSERT INTO client_bindings (client, external_session, session_id, revision, open_loops, observed_at) "
-        "VALUES (?, ?, ?, ?, '[]', ?)",
+        "INSERT INTO client_bindings (client, external_session, session_id, context_hash, context_revision, "
+        "revision, open_loops, observed_at) VALUES (?, ?, ?, ?, ?, ?, '[]', ?)",
         (
             payload["client"],
             payload["external_session"],
             event.session_id,
+            payload["context_hash"],
+            payload["context_revision"],
             event.project_revision,
             event.created_at,
         ),

@@ -79,6 +79,11 @@ class Writer(Reader):
         self._last_id = made if made > self._last_id else following_id(self._last_id)
         return self._last_id
 
+    @property
+    def own_revision(self) -> int:
+        """The revision that this write makes, whether or not it has appended anything yet."""
+        return self._base_revision + 1
+
     def require_revision(self, expected: int | None) -> None:
         """Raise RevisionConflict unless the project is still at `expected`; None states nothing."""
         if expected is not None and expected != self._base_revision:

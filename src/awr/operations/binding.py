@@ -13,6 +13,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from awr.context.bootstrap import bootstrap_context
+from awr.context.request import ContextRequest
 from awr.domain.binding import NOT_REPORTED, ClientBinding, agent_of, external_id
 from awr.domain.execution import is_uncertain
 from awr.domain.secrets import refuse_secrets
@@ -25,7 +27,7 @@ from awr.journal.sessions import lineage, session_by_id
 from awr.journal.sources import EntityRow
 from awr.operations.bootstrap import BootstrapRequest, BootstrapResult, bootstrap
 from awr.operations.client import Conversation, known_binding, turn
-from awr.operations.context import incomplete
+from awr.operations.context import context_profile, incomplete, token_counter
 from awr.operations.execution import ExecutionView
 from awr.operations.fields import described, work_entity
 from awr.operations.resume import ResumeRequest, resume
@@ -70,8 +72,11 @@ def bind(project: Project, request: BindRequest) -> BindResult:
     with turn(project, request):
         with project.journal.read() as reader:
             known = _reusable(reader, request)
-        binding = known or _bound(project, request)
-    context = bootstrap(project, BootstrapRequest(session=binding.session_id, budget=BUDGET))
+        if known is not None:
+            binding = known
+            context = bootstrap(project, BootstrapRequest(session=known.session_id, budget=BUDGET))
+        else:
+            binding, context = _bound(project, request)
     with project.journal.read() as reader:
         running = executions_of_work(reader.database, work_of(session_by_id(reader.database, binding.session_id)))
         return BindResult(
@@ -110,7 +115,10 @@ def _reusable(reader: Reader, request: BindRequest) -> ClientBinding | None:
     session = session_by_id(reader.database, known.session_id)
     same_work = session.work_item_id == work_entity(reader.database, request.work).id
     same_session = request.session in {None, session.id}
+    over = session.status != "active"
     same_origin = request.from_session is None or _goes_on_from(reader, session, request.from_session)
+    # Whoever goes on from this conversation's own session, once that is over, needs a conversation of its own.
+    same_origin = same_origin or (over and request.from_session == session.id)
     if not (same_work and same_session and same_origin):
         raise SourceConflict(
             "this conversation is bound to something else",
@@ -119,7 +127,7 @@ def _reusable(reader: Reader, request: BindRequest) -> ClientBinding | None:
             next_step="run awr client show to see it, or bind another conversation",
             session=session.id,
         )
-    if session.status != "active":
+    if over:
         raise InvalidTransition(
             "the session of this conversation is over",
             got=f"a session that is {session.status}",
@@ -130,24 +138,39 @@ def _reusable(reader: Reader, request: BindRequest) -> ClientBinding | None:
     return known
 
 
-def _bound(project: Project, request: BindRequest) -> ClientBinding:
+def _bound(project: Project, request: BindRequest) -> tuple[ClientBinding, BootstrapResult]:
+    """Bind and pack what the conversation must know, in one write: what does not fit leaves nothing bound."""
     refreshed = refresh(project)
+    counter, profile = token_counter(project), context_profile(project)
     named = request.session
     if request.from_session is not None:
         named = _retried(partial(_go_on, project, request, request.from_session))
     with project.journal.write() as writer:
         work = work_entity(writer.database, request.work)
         session = _chosen(writer, request, work, named, refreshed)
+        wanted = ContextRequest(session=session.id, budget=BUDGET)
+        report = bootstrap_context(writer, wanted, counter=counter, profile=profile, refreshed=refreshed)
+        packed = BootstrapResult(
+            **msgspec.structs.asdict(report),
+            project_revision=writer.own_revision,
+            source_refresh_performed=True,
+        )
         writer.append(
             "client.bound",
-            {"client": request.host, "external_session": request.external_session},
+            {
+                "client": request.host,
+                "external_session": request.external_session,
+                "context_hash": packed.context_hash,
+                "context_revision": packed.project_revision,
+            },
             summary="Conversation bound",
             work_item_id=work.id,
             session_id=session.id,
         )
         made = known_binding(writer, request)
         assert made is not None, "it was written in this transaction"
-        return made
+    counter.save()
+    return made, packed
 
 
 def _chosen(
