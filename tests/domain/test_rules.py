@@ -129,10 +129,11 @@ def test_a_pattern_that_cannot_be_decided_is_unknown(pattern: str) -> None:
 
 
 def test_a_pattern_made_to_take_long_is_decided_at_once() -> None:
-    started = time.monotonic()
+    started = time.process_time()
     assert path_matches("*a" * 200 + "b", "a" * 2000) is False
     assert path_matches("**/*a/" * 200 + "b", "/".join(["a"] * 1500)) is False
-    assert time.monotonic() - started < 2
+    # Tried in every way these would take longer than anybody lives; whatever the machine does, not seconds of work.
+    assert time.process_time() - started < 30
 
 
 @given(

@@ -105,8 +105,9 @@ def test_claude_code_connects_and_calls_a_tool(project: Project, environment: di
     claude = binary(CLAUDE_CODE, "@anthropic-ai/claude-code-*/claude")
     run(typed(block("Claude Code", "sh"), program=claude, project=project), project, environment)
     assert re.search(r"^awr: .*✔ Connected$", run([str(claude), "mcp", "list"], project, environment), re.MULTILINE)
+    waiting = dict(word.split("=") for word in block("Claude Code", "sh", 1).split()[1:])
     with stub_model(tool="awr_query", arguments=STATUS) as model:
-        own = {**environment, "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{model.port}"}
+        own = {**environment, **waiting, "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{model.port}"}
         run([str(claude), "-p", "go", "--allowedTools", "mcp__awr__awr_query"], project, own)
     assert "mcp__awr__awr_query" in model.offered
     require_answer(model.results, project)
@@ -125,7 +126,7 @@ def test_claude_code_shares_the_set_up_in_a_file_of_the_project(
 
 def test_claude_code_takes_the_shared_service(project: Project, environment: dict[str, str]) -> None:
     claude = binary(CLAUDE_CODE, "@anthropic-ai/claude-code-*/claude")
-    run(typed(block("Claude Code", "sh", 1), program=claude, project=project), project, environment)
+    run(typed(block("Claude Code", "sh", 2), program=claude, project=project), project, environment)
     said = run([str(claude), "mcp", "get", "awr"], project, environment)
     assert "Type: http" in said
     assert "URL: http://127.0.0.1:8080/mcp" in said
