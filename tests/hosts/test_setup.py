@@ -158,7 +158,7 @@ stream_max_retries = 0
         )
         run(typed(block("Codex", "sh"), program=codex, project=project), project, environment)
         with config.open("a") as file:
-            file.write("required = true\n")
+            file.write("required = true\nstartup_timeout_sec = 60\n")
         shown = tomllib.loads(block("Codex", "toml"))["mcp_servers"]
         wanted = {**shown["awr"], "args": ["--project", str(project.root)]}
         assert tomllib.loads(config.read_text())["mcp_servers"] == {"awr": wanted}
