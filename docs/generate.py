@@ -44,6 +44,8 @@ A read that rests on the project's files works on a private copy of the journal 
 since it was indexed makes it `SourceStale`; call `awr_source_reindex`, then read again. What rests on the record alone says
 `runtime_database` and needs no files.
 
+A server stays with the project it first saw: another one in the same folder is refused with `RuleViolation`.
+
 JSON-RPC's own errors: -32601 for a tool that there is not, -32602 for a call of a group that makes no sense or a cursor
 (there is one page), -32603 when 64 calls are under way already. Arguments have at most 1 MiB, a `completion` 64 KiB.
 

@@ -301,6 +301,26 @@ def test_killed_between_act_and_finish_the_outcome_is_unknown_and_then_recovered
     assert event_types(project).count("note.added") == 1
 
 
+def test_another_project_in_the_folder_of_a_running_server_is_refused_until_the_first_is_back(
+    project: Project, server: Server, tmp_path: Path
+) -> None:
+    def code() -> str | None:
+        server.request(1, "tools/call", {"name": "awr_project_status", "arguments": {"view": "summary"}})
+        body = server.answer()["result"]["structuredContent"]
+        found: str | None = body.get("code")
+        return found
+
+    server.begin()
+    assert code() is None
+    other = make_project(tmp_path / "other")
+    project.root.rename(tmp_path / "away")
+    other.root.rename(project.root)
+    assert code() == "RuleViolation"
+    project.root.rename(other.root)
+    (tmp_path / "away").rename(project.root)
+    assert code() is None
+
+
 def test_starting_and_listing_leaves_an_uninitialized_folder_empty(tmp_path: Path) -> None:
     server = Server(tmp_path)
     try:

@@ -10,7 +10,7 @@ import anyio
 import mcp_types as types
 from mcp.server.stdio import stdio_server
 
-from awr.errors import AwrError
+from awr.errors import AwrError, RuleViolation
 from awr.operations.calling import Answer
 from awr.operations.selection import LOCAL_CLIENT
 from awr.project import Project
@@ -33,6 +33,7 @@ class OneProject:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._caller = Caller(client=LOCAL_CLIENT, authenticated=False)
+        self._identity: str | None = None
 
     def own_tools(self) -> Mapping[str, types.Tool]:
         """Return none: a local client has one project."""
@@ -44,7 +45,23 @@ class OneProject:
 
     def call(self, tool: AgentTool, arguments: dict[str, Any], request: Any) -> Answer:
         """Answer a call for the project."""
-        return call_tool(lambda: Project.open(self._root), tool, arguments, caller=self._caller)
+        return call_tool(self._open, tool, arguments, caller=self._caller)
+
+    def _open(self) -> Project:
+        """Open the project. Raise RuleViolation when another one lies where it was."""
+        project = Project.open(self._root)
+        with project.journal.read() as reader:
+            found = reader.project_id
+        # Whichever call comes first says which project this server is for.
+        self._identity = self._identity or found
+        if found != self._identity:
+            raise RuleViolation(
+                "another project lies where this server's project was",
+                got="a database of another project",
+                expected="the project that the server began with",
+                next_step="start the server again for the project that is there now",
+            )
+        return project
 
     def may_discover(self, arguments: dict[str, Any], request: Any) -> AwrError | None:
         """Allow it: whoever started the server owns the project."""
