@@ -6,10 +6,7 @@ programs on one state never work from an old copy.
 
 from __future__ import annotations
 
-import fcntl
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,6 +15,7 @@ import msgspec
 from awr.client.files import private_folder, read_private, replace_private
 from awr.errors import AwrError, WorkflowRefused
 from awr.operations.requests import decode_request
+from awr.sources.locking import held_lock
 
 __all__ = ["RECEIPTS", "Delivered", "Entry", "Inspected", "Pending", "Phase", "State", "StateFile"]
 
@@ -105,25 +103,16 @@ class StateFile:
         private_folder(self.folder)
         private_folder(self.folder / RECEIPTS)
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self) -> AbstractContextManager[None]:
         """Hold the state for one method. Raise WorkflowRefused at once when somebody else holds it."""
         lock = self.path.with_name(f"{self.path.name}.lock")
-        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        try:
-            # The file stays afterwards: removing it would let two processes lock two files of one name.
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise WorkflowRefused(
-                    "another call of a workflow on this state is running",
-                    got="a lock that is held",
-                    expected="one call at a time on one state",
-                    next_step="wait until the other call is done; one agent's session has one state",
-                ) from None
-            yield
-        finally:
-            os.close(descriptor)
+        busy = WorkflowRefused(
+            "another call of a workflow on this state is running",
+            got="a lock that is held",
+            expected="one call at a time on one state",
+            next_step="wait until the other call is done; one agent's session has one state",
+        )
+        return held_lock(lock, busy=busy, mode=0o600)
 
     def load(self) -> State | None:
         """Return the state, or None where there is none yet. Raise WorkflowRefused for one that is not ours."""

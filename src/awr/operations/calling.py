@@ -38,12 +38,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 def call(operation: Operation, project: Project, request: msgspec.Struct) -> Answer:
     """Carry out one operation that stands on a project. A refusal is an answer too; a fault of AWR's is raised."""
-    try:
-        result = operation.function()(project, request)
-        problem = getattr(result, "problem", lambda: None)()
-        return Answer(public_value(result), problem.report() if problem is not None else None)
-    except AwrError as error:
-        return Answer(None, error.report())
+    return _answer(operation, request, project)
 
 
 def call_plain(operation: Operation, arguments: Mapping[str, Any], *, folder: Path) -> Answer:
@@ -54,10 +49,17 @@ def call_plain(operation: Operation, arguments: Mapping[str, Any], *, folder: Pa
     try:
         project = Project.open(folder) if operation.scope == "project" else None
         request = convert_request(dict(arguments), operation.request_type(), what="the request")
-        if project is not None:
-            return call(operation, project, request)
-        place = (existing_folder(folder),) if operation.scope == "folder" else ()
-        result = operation.function()(*place, request)
+        place = project or (existing_folder(folder) if operation.scope == "folder" else None)
+    except AwrError as error:
+        return Answer(None, error.report())
+    return _answer(operation, request, place)
+
+
+def _answer(operation: Operation, request: msgspec.Struct, place: Project | Path | None) -> Answer:
+    """Carry out an operation with what its scope gives it."""
+    try:
+        function = operation.function()
+        result = function(request) if place is None else function(place, request)
         problem = getattr(result, "problem", lambda: None)()
         return Answer(public_value(result), problem.report() if problem is not None else None)
     except AwrError as error:

@@ -18,13 +18,13 @@ POLL_S = 0.01
 
 
 @contextmanager
-def held_lock(path: Path, *, busy: AwrError, patience_s: float = 0.0) -> Iterator[None]:
+def held_lock(path: Path, *, busy: AwrError, patience_s: float = 0.0, mode: int = 0o644) -> Iterator[None]:
     """Hold the lock of one file, made if missing, waiting `patience_s` seconds for it. Raise `busy` after that.
 
     Raise Io for a link in its place. The file stays: removing it would let two processes lock two files of one name.
     """
     with translated():
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     try:
         _take(descriptor, busy=busy, patience_s=patience_s)
         yield

@@ -31,8 +31,6 @@ __all__ = ["MAX_ARGUMENT_BYTES", "MAX_COMPLETION_BYTES", "call_tool"]
 MAX_ARGUMENT_BYTES = 1024 * 1024
 MAX_COMPLETION_BYTES = 64 * 1024
 
-_DOOR_FIELDS = frozenset({"request_id", "response_view", "conversation"})
-
 Open = Callable[[], Project]
 
 
@@ -172,7 +170,7 @@ def _session(project: Project, checked: _Call, caller: Caller) -> str | None:
         require_own(reader, caller, checked.fields)
         if named is None and checked.conversation is None:
             if "detached" in field_names(checked.operation):
-                require_scope(caller, checked.fields, work=checked.fields.get("work"))
+                require_scope(caller, checked.fields)
             return None
         return meant_session(reader, caller, session=named, conversation=checked.conversation)
 

@@ -57,10 +57,10 @@ def require_own(reader: Reader, caller: Caller, fields: dict[str, Any]) -> None:
                 raise _denied()
 
 
-def require_scope(caller: Caller, fields: dict[str, Any], *, work: Any) -> None:
+def require_scope(caller: Caller, fields: dict[str, Any]) -> None:
     """Refuse a shared compile that names no session: a guess could be another client's. Raise InvalidInput."""
-    named = fields.get("session") is not None
-    if caller.authenticated and not named and not (fields.get("detached") is True and work is not None):
+    detached = fields.get("detached") is True and fields.get("work") is not None
+    if caller.authenticated and fields.get("session") is None and not detached:
         raise InvalidInput(
             "on a shared service a context is compiled for a session, or for work without one",
             got="neither a session nor detached work",
