@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 
 import pytest
-from hypothesis import given
+import rfc8785
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from awr.chain import acs_bytes, digest, journal_bytes, link
@@ -27,6 +28,34 @@ def test_the_journal_encoder_keeps_an_integer_that_rfc_8785_refuses() -> None:
     assert journal_bytes({"sequence": 2**63 - 1}) == b'{"sequence":9223372036854775807}'
     with pytest.raises(ValueError, match="9223372036854775807"):
         acs_bytes({"sequence": 2**63 - 1})
+
+
+#: Values inside the domain of RFC 8785, close to where our encoder and the library could part.
+canonical_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53) + 1, 2**53 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"]))
+    | st.from_regex(r'[:,"\[]?[-0-9]{1,20}[.eE:"]?[0-9]{0,3}', fullmatch=True),
+    lambda children: (
+        st.lists(children, max_size=4)
+        | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), children, max_size=4)
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=500)
+@given(canonical_values)
+def test_our_fast_encoder_and_the_librarys_spell_every_value_alike(value: object) -> None:
+    assert acs_bytes(value) == rfc8785.dumps(value)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), [float("-inf")], 2**53, [-(2**53)], {"a": 2**64}])
+def test_what_rfc_8785_cannot_carry_is_refused(value: object) -> None:
+    with pytest.raises(rfc8785.CanonicalizationError):
+        acs_bytes(value)
 
 
 @given(st.dictionaries(st.text(), json_values, max_size=5))

@@ -19,6 +19,7 @@ FLOORS = (
     ("project",),
     ("sources",),
     ("context",),
+    ("guardian",),
     ("operations",),
     ("hosts",),
     ("client",),

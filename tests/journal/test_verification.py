@@ -27,7 +27,9 @@ def journal(tmp_path: Path) -> Journal:
 
 def tamper(journal: Journal, *statements: str) -> None:
     connection = sqlite3.connect(journal.path, isolation_level=None)
-    guards = connection.execute("SELECT sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
+    guards = connection.execute(
+        "SELECT sql FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'events'"
+    ).fetchall()
     for name in GUARDS:
         connection.execute(f"DROP TRIGGER {name}")
     for statement in statements:

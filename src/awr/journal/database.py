@@ -264,12 +264,14 @@ def _refusal(error: sqlite3.Error | UnicodeEncodeError | OverflowError, path: Pa
             got="no turn within the waiting time",
             expected="a free moment",
             next_step="try again; if it stays so, look for a process that holds the database open",
+            cause="locked",
         )
     if code == sqlite3.SQLITE_FULL:
         return Io(
             f"the disk is full; nothing of this write is in {name}",
             expected="free space on the disk of the project",
             next_step="free some space, then repeat the command",
+            cause="full",
         )
     if code == sqlite3.SQLITE_IOERR:
         return Io(

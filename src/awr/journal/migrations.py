@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from awr.journal.database import Database
 
-__all__ = ["GUARDS", "SCHEMA_VERSION", "migrate"]
+__all__ = ["ACS_GUARDS", "GUARDS", "SCHEMA_VERSION", "migrate"]
 
 Step = Callable[[Database], None]
 
@@ -21,6 +21,47 @@ GUARDS = {
     "WHEN EXISTS (SELECT 1 FROM events WHERE position = NEW.position) "
     "OR EXISTS (SELECT 1 FROM events WHERE id = NEW.id) "
     "BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END",
+}
+
+_ACS_FIXED = ("acs_entries", "acs_provenance", "acs_archives", "acs_seen", "acs_subagents")
+_ACS_REFUSAL = "SELECT RAISE(ABORT, 'an ACS chain is append-only')"
+
+#: The triggers that keep ACS chains as they are. The one change that an entry may see is the move to an archive.
+ACS_GUARDS = {
+    **{
+        f"{table}_refuse_delete": f"CREATE TRIGGER {table}_refuse_delete BEFORE DELETE ON {table} "
+        f"BEGIN {_ACS_REFUSAL}; END"
+        for table in ("acs_sessions", *_ACS_FIXED)
+    },
+    **{
+        f"{table}_refuse_update": f"CREATE TRIGGER {table}_refuse_update BEFORE UPDATE ON {table} "
+        f"BEGIN {_ACS_REFUSAL}; END"
+        for table in _ACS_FIXED
+        if table != "acs_entries"
+    },
+    # INSERT OR REPLACE deletes without firing a delete trigger, unless the connection asks for it.
+    "acs_entries_refuse_replace": "CREATE TRIGGER acs_entries_refuse_replace BEFORE INSERT ON acs_entries "
+    "WHEN EXISTS (SELECT 1 FROM acs_entries WHERE session = NEW.session AND position = NEW.position) "
+    "OR EXISTS (SELECT 1 FROM acs_entries WHERE session = NEW.session AND step_id = NEW.step_id) "
+    f"BEGIN {_ACS_REFUSAL}; END",
+    "acs_sessions_refuse_replace": "CREATE TRIGGER acs_sessions_refuse_replace BEFORE INSERT ON acs_sessions "
+    "WHEN EXISTS (SELECT 1 FROM acs_sessions WHERE session_id = NEW.session_id) "
+    f"BEGIN {_ACS_REFUSAL}; END",
+    "acs_entries_refuse_update": "CREATE TRIGGER acs_entries_refuse_update BEFORE UPDATE ON acs_entries "
+    "WHEN NEW.session IS NOT OLD.session OR NEW.position IS NOT OLD.position OR NEW.step_id IS NOT OLD.step_id "
+    "OR NEW.step_type IS NOT OLD.step_type OR NEW.link IS NOT OLD.link OR NEW.decision IS NOT OLD.decision "
+    "OR NEW.reason_codes IS NOT OLD.reason_codes OR NEW.findings IS NOT OLD.findings "
+    "OR NEW.received_at IS NOT OLD.received_at OR NEW.entry IS NOT NULL OR NEW.facts IS NOT NULL "
+    "OR NOT EXISTS (SELECT 1 FROM acs_archives WHERE session = OLD.session "
+    "AND OLD.position BETWEEN first_position AND last_position) "
+    f"BEGIN {_ACS_REFUSAL}; END",
+    "acs_sessions_refuse_update": "CREATE TRIGGER acs_sessions_refuse_update BEFORE UPDATE ON acs_sessions "
+    "WHEN NEW.id IS NOT OLD.id OR NEW.session_id IS NOT OLD.session_id OR NEW.agent_id IS NOT OLD.agent_id "
+    "OR NEW.key_id IS NOT OLD.key_id OR NEW.provenance_producer IS NOT OLD.provenance_producer "
+    "OR NEW.server_hello IS NOT OLD.server_hello OR NEW.opened_at IS NOT OLD.opened_at "
+    "OR NEW.entries < OLD.entries OR (OLD.intent IS NOT NULL AND NEW.intent IS NOT OLD.intent) "
+    "OR (OLD.sealed_at IS NOT NULL AND NEW.sealed_at IS NOT OLD.sealed_at) "
+    f"BEGIN {_ACS_REFUSAL}; END",
 }
 
 
@@ -356,11 +397,106 @@ def create_client_bindings(database: Database) -> None:
     )
 
 
+def create_acs(database: Database) -> None:
+    """Create the chains of the Agent Control Standard. They have heads of their own and no project revision."""
+    database.execute(
+        """
+        CREATE TABLE acs_sessions (
+            id INTEGER PRIMARY KEY,
+            session_id TEXT NOT NULL UNIQUE,
+            agent_id TEXT NOT NULL,
+            key_id TEXT NOT NULL,
+            provenance_producer TEXT NOT NULL,
+            server_hello TEXT NOT NULL,
+            opened_at INTEGER NOT NULL,
+            entries INTEGER NOT NULL DEFAULT 0,
+            head BLOB CHECK (length(head) = 32),
+            summary TEXT NOT NULL DEFAULT '{}',
+            intent TEXT,
+            sealed_at INTEGER,
+            deferrals INTEGER NOT NULL DEFAULT 0,
+            kept_bytes INTEGER NOT NULL DEFAULT 0
+        ) STRICT
+        """
+    )
+    # `entry` is the canonical form that the link commits to. It and `facts` move to an archive when there are many.
+    database.execute(
+        """
+        CREATE TABLE acs_entries (
+            session INTEGER NOT NULL REFERENCES acs_sessions (id),
+            position INTEGER NOT NULL CHECK (position > 0),
+            step_id BLOB NOT NULL CHECK (length(step_id) = 16),
+            step_type TEXT NOT NULL,
+            link BLOB NOT NULL CHECK (length(link) = 32),
+            entry BLOB,
+            facts TEXT,
+            decision TEXT NOT NULL,
+            reason_codes TEXT NOT NULL,
+            findings TEXT NOT NULL,
+            received_at INTEGER NOT NULL,
+            PRIMARY KEY (session, position),
+            UNIQUE (session, step_id)
+        ) STRICT, WITHOUT ROWID
+        """
+    )
+    database.execute(
+        """
+        CREATE TABLE acs_provenance (
+            session INTEGER NOT NULL REFERENCES acs_sessions (id),
+            provenance_id TEXT NOT NULL,
+            position INTEGER NOT NULL,
+            origin TEXT NOT NULL,
+            source_id TEXT,
+            derived_from TEXT NOT NULL,
+            depth INTEGER,
+            PRIMARY KEY (session, provenance_id, position)
+        ) STRICT, WITHOUT ROWID
+        """
+    )
+    database.execute("CREATE INDEX acs_provenance_by_entry ON acs_provenance (session, position)")
+    database.execute(
+        """
+        CREATE TABLE acs_archives (
+            session INTEGER NOT NULL REFERENCES acs_sessions (id),
+            first_position INTEGER NOT NULL,
+            last_position INTEGER NOT NULL,
+            content BLOB NOT NULL,
+            PRIMARY KEY (session, first_position)
+        ) STRICT
+        """
+    )
+    # What a session has seen, for as long as its record exists: request ids and nonces, of refused requests too.
+    database.execute(
+        """
+        CREATE TABLE acs_seen (
+            session_id TEXT NOT NULL,
+            mark BLOB NOT NULL,
+            PRIMARY KEY (session_id, mark)
+        ) STRICT, WITHOUT ROWID
+        """
+    )
+    database.execute(
+        """
+        CREATE TABLE acs_subagents (
+            session INTEGER NOT NULL REFERENCES acs_sessions (id),
+            position INTEGER NOT NULL,
+            child_session_id TEXT NOT NULL,
+            intent_derivation TEXT NOT NULL,
+            PRIMARY KEY (session, position)
+        ) STRICT
+        """
+    )
+    database.execute("CREATE INDEX acs_subagents_by_child ON acs_subagents (child_session_id)")
+    for statement in ACS_GUARDS.values():
+        database.execute(statement)
+
+
 #: One list of steps per schema version, oldest first.
 _VERSIONS: tuple[tuple[Step, ...], ...] = (
     (create_journal, create_sessions, create_compactions, create_sources, create_contents),
     (link_sessions, create_checkpoints, create_executions, create_management, create_evidence),
     (create_operations, create_client_bindings),
+    (create_acs,),
 )
 SCHEMA_VERSION = len(_VERSIONS)
 

@@ -1,0 +1,1 @@
+"""The Guardian of the Agent Control Standard: what is asked on the wire, what is answered, and what is kept of it."""

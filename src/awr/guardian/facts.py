@@ -1,0 +1,192 @@
+"""What is kept of a payload: ids, counts, hashes, provenance, tool names and sizes. Never a text.
+
+An identifier is kept as it is when it is short and looks like no secret; of any other, only its hash is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from awr.chain import acs_bytes, digest
+from awr.domain.secrets import find_secret
+from awr.guardian.payloads import Origin, Provenance
+
+__all__ = ["Known", "facts_of", "identifier", "provenance_of", "summary_of"]
+
+#: A longer identifier is kept as its hash.
+MAX_IDENTIFIER = 256
+
+#: Members that are identifiers or come from an enumeration of the standard, wherever a payload has them.
+_IDENTIFIERS = (
+    "turn_id",
+    "parent_turn_id",
+    "triggered_by",
+    "trigger_type",
+    "exit_status",
+    "operation",
+    "capability",
+    "request_id_ref",
+    "policy_mode",
+    "memory_id",
+    "subagent_session_id",
+    "parent_session_id",
+    "parent_step_id",
+    "intent_derivation",
+    "outcome",
+    "final_chain_hash",
+    "pre_compact_chain_hash",
+    "skill_id",
+    "load_trigger",
+    "registration_ref",
+    "replaced_by",
+)
+#: Numbers of the standard's.
+_NUMBERS = (
+    "duration_ms",
+    "estimated_input_tokens",
+    "target_summary_tokens",
+    "lineage_depth_after",
+    "subagent_step_count",
+    "step_count",
+    "tool_call_count",
+)
+#: Lists and maps of which only the length is kept.
+_COUNTED = (
+    "content",
+    "arguments",
+    "outputs",
+    "results",
+    "entries",
+    "entries_to_compact",
+    "entries_compacted",
+    "declared_capabilities",
+    "load_path",
+)
+
+
+class Known(msgspec.Struct, frozen=True, kw_only=True):
+    """A provenance object as it is kept. `depth` is how many derivations lie under it; None is not known."""
+
+    provenance_id: str
+    origin: Origin
+    source_id: str | None
+    derived_from: tuple[str, ...]
+
+
+@lru_cache(maxsize=4096)
+def identifier(text: str) -> str:
+    """Return an identifier as it may be kept."""
+    if len(text) <= MAX_IDENTIFIER and find_secret(text) is None:
+        return text
+    return "sha256:" + digest(text.encode())
+
+
+def facts_of(method: str, payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is kept of one payload beside its provenance. The payload has passed its schema."""
+    canonical = acs_bytes(payload)
+    facts: dict[str, Any] = {"payload_bytes": len(canonical), "payload_sha256": digest(canonical)}
+    for name in _IDENTIFIERS:
+        if isinstance(found := payload.get(name), str):
+            facts[name] = identifier(found)
+    for name in _NUMBERS:
+        if isinstance(found := payload.get(name), int):
+            facts[name] = found
+    counts = {name: len(found) for name in _COUNTED if isinstance(found := payload.get(name), list | dict)}
+    if counts:
+        facts["counts"] = counts
+    if method == "steps/sessionEnd":
+        facts["reason"] = payload["reason"]
+    facts.update(_named(payload, "tool", ("name", "version", "provider")))
+    facts.update(_named(payload, "memory_store", ("name", "scope")))
+    facts.update(_named(payload, "source", ("name", "type", "version")))
+    facts.update(_named(payload, "subagent_descriptor", ("agent_id", "model_id")))
+    if not method.startswith("steps/"):
+        facts.update(_wrapped(payload))
+    for name in ("intent", "subagent_intent"):
+        if isinstance(found := payload.get(name), dict) and method != "steps/toolCallRequest":
+            facts[name] = intent_facts(found)
+    return facts
+
+
+def intent_facts(intent: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is kept of an Intent: whether two are the same, never what they say."""
+    parsed = intent.get("parsed")
+    scope = intent.get("scope_mode")
+    return {
+        "sha256": digest(acs_bytes(parsed)) if parsed is not None else None,
+        "capabilities": len(parsed) if isinstance(parsed, list) else None,
+        "scope_mode": identifier(scope) if isinstance(scope, str) else None,
+    }
+
+
+def provenance_of(payload: Mapping[str, Any]) -> tuple[Known, ...]:
+    """Return every provenance object at a place where the standard puts one, in order, each id once.
+
+    What stands inside a `value` or a `body` is data, whatever it looks like: a tool could write anything there.
+    """
+    found: dict[str, Known] = {}
+    for item in _provenance_objects(payload):
+        known = Known(
+            provenance_id=identifier(item.provenance_id),
+            origin=item.origin,
+            source_id=identifier(item.source_id) if isinstance(item.source_id, str) else None,
+            derived_from=tuple(map(identifier, item.derived_from or ())),
+        )
+        found.setdefault(known.provenance_id, known)
+    return tuple(found.values())
+
+
+def summary_of(known: tuple[Known, ...], *, step_id: str, depths: Mapping[str, int | None]) -> dict[str, Any]:
+    """Return the ProvenanceSummary of one entry. A depth is left out where the lineage is not known."""
+    if not known:
+        return {}
+    by_origin: dict[str, int] = {}
+    for item in known:
+        by_origin[item.origin] = by_origin.get(item.origin, 0) + 1
+    summary: dict[str, Any] = {
+        "origins_seen": list(by_origin),
+        "entry_count": len(known),
+        "entry_count_by_origin": by_origin,
+        "earliest_step_id_by_origin": dict.fromkeys(by_origin, step_id),
+    }
+    reached = [depths[item.provenance_id] for item in known]
+    if all(depth is not None for depth in reached):
+        summary["max_lineage_depth"] = max(depth for depth in reached if depth is not None)
+    return summary
+
+
+def _named(payload: Mapping[str, Any], member: str, names: tuple[str, ...]) -> dict[str, str]:
+    inner = payload.get(member)
+    if not isinstance(inner, dict):
+        return {}
+    return {f"{member}_{name}": identifier(inner[name]) for name in names if isinstance(inner.get(name), str)}
+
+
+def _wrapped(payload: Mapping[str, Any]) -> dict[str, str]:
+    """A message of MCP: the name of the tool or prompt that it is about."""
+    params = payload.get("params")
+    name = params.get("name") if isinstance(params, dict) else None
+    return {"tool_name": identifier(name)} if isinstance(name, str) else {}
+
+
+#: Members whose content is somebody's data.
+_DATA = frozenset({"value", "body", "raw", "raw_command", "reasoning", "params", "result"})
+
+
+def _provenance_objects(part: Any) -> Iterator[Provenance]:
+    if isinstance(part, list):
+        for item in part:
+            yield from _provenance_objects(item)
+    elif isinstance(part, dict):
+        for name, item in part.items():
+            if name in {"provenance", "parser_provenance", "registration_provenance"} and isinstance(item, dict):
+                try:
+                    yield msgspec.convert(item, Provenance)
+                except msgspec.ValidationError:
+                    continue
+            elif name not in _DATA:
+                yield from _provenance_objects(item)
