@@ -57,7 +57,7 @@ class SessionsRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One session. `number` is its place in the order in which sessions began; times are Unix milliseconds."""
+    """One session. `number` is its root in the order in which sessions began; times are Unix milliseconds."""
 
     number: int
     session_id: str
@@ -192,9 +192,9 @@ class SchemaResult(msgspec.Struct, frozen=True, kw_only=True):
         return self.payload
 
 
-def sessions(place: Path, request: SessionsRequest) -> SessionsResult:
+def sessions(root: Path, request: SessionsRequest) -> SessionsResult:
     """List the sessions that the Guardian has answered. Raise NotFound where there is no database."""
-    with _reading(place, request.database) as store:
+    with _reading(root, request.database) as store:
         found = store.sessions(after=request.after or 0, limit=request.limit + 1)
         page = found[: request.limit]
         return SessionsResult(
@@ -203,9 +203,9 @@ def sessions(place: Path, request: SessionsRequest) -> SessionsResult:
         )
 
 
-def show(place: Path, request: ShowRequest) -> ShowResult:
+def show(root: Path, request: ShowRequest) -> ShowResult:
     """Show one session and a page of its entries. Raise NotFound for a session that is not there."""
-    with _reading(place, request.database) as store:
+    with _reading(root, request.database) as store:
         session = _session(store, request.session)
         rows = list(store.entries(session, after=request.after or 0, limit=request.limit + 1))
         page = rows[: request.limit]
@@ -220,7 +220,7 @@ def show(place: Path, request: ShowRequest) -> ShowResult:
         )
 
 
-def verify_chains(place: Path, request: VerifyRequest) -> VerifyResult:
+def verify_chains(root: Path, request: VerifyRequest) -> VerifyResult:
     """Check every link of one chain or of all. A broken one is a result with `ok` false, not an exception."""
     if request.expect_head and request.session is None:
         raise InvalidInput(
@@ -230,7 +230,7 @@ def verify_chains(place: Path, request: VerifyRequest) -> VerifyResult:
         )
     checked = entries = 0
     broken = []
-    with _reading(place, request.database) as store:
+    with _reading(root, request.database) as store:
         chosen = [_session(store, request.session)] if request.session is not None else _all(store)
         for session in chosen:
             found = verify(store, session, witnessed=request.expect_head)
@@ -247,11 +247,11 @@ def verify_chains(place: Path, request: VerifyRequest) -> VerifyResult:
     )
 
 
-def export(place: Path, request: ExportRequest) -> ExportResult:
+def export(root: Path, request: ExportRequest) -> ExportResult:
     """Write one chain as lines of JSON, so that anybody can check it. Raise InvalidInput for a file that exists."""
-    target = place / request.output
+    target = root / request.output
     digest, size = hashlib.sha256(), 0
-    with _reading(place, request.database) as store:
+    with _reading(root, request.database) as store:
         session = _session(store, request.session)
         found = verify(store, session)
         if found.broken is not None:
@@ -291,14 +291,14 @@ def schema(request: SchemaRequest) -> SchemaResult:
     )
 
 
-def database_path(place: Path, database: str | None) -> Path:
+def database_path(root: Path, database: str | None) -> Path:
     """Return where a Guardian's record lies: the file that is named, or the project's own."""
-    return place / database if database is not None else place / FOLDER / DATABASE
+    return root / database if database is not None else root / FOLDER / DATABASE
 
 
 @contextmanager
-def _reading(place: Path, database: str | None) -> Iterator[Store]:
-    path = database_path(place, database)
+def _reading(root: Path, database: str | None) -> Iterator[Store]:
+    path = database_path(root, database)
     if not path.is_file():
         raise NotFound(
             "there is no Guardian's database here",
