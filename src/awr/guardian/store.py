@@ -172,20 +172,21 @@ class Store:
         head = link(added.entry, previous=session.head)
         facts = _json(added.facts)
         self.database.execute(
-            "INSERT INTO acs_entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO acs_entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 session.id,
                 position,
                 added.step_id,
                 added.step_type,
                 head,
-                added.entry,
-                facts,
                 added.decision,
                 _json(added.reason_codes),
                 _json(added.findings),
                 now,
             ),
+        )
+        self.database.execute(
+            "INSERT INTO acs_contents VALUES (?, ?, ?, ?)", (session.id, position, added.entry, facts)
         )
         for item in added.provenance:
             self.database.execute(
@@ -230,7 +231,8 @@ class Store:
         packed = _Packed(self.database, session)
         cursor = self.database.execute(
             "SELECT position, step_id, step_type, link, entry, facts, decision, reason_codes, findings, received_at "
-            "FROM acs_entries WHERE session = ? AND position > ? ORDER BY position LIMIT ?",
+            "FROM acs_entries LEFT JOIN acs_contents USING (session, position) "
+            "WHERE session = ? AND position > ? ORDER BY position LIMIT ?",
             (session.id, after, -1 if limit is None else limit),
         )
         for row in cursor:
@@ -280,13 +282,13 @@ class Store:
         )
         first = 1 + (row["last"] or 0 if row is not None else 0)
         rows = self.database.rows(
-            "SELECT entry, facts FROM acs_entries WHERE session = ? AND position BETWEEN ? AND ? ORDER BY position",
+            "SELECT entry, facts FROM acs_contents WHERE session = ? AND position BETWEEN ? AND ? ORDER BY position",
             (session.id, first, last),
         )
         content = zlib.compress(msgspec.json.encode([(row["entry"].decode(), row["facts"]) for row in rows]))
         self.database.execute("INSERT INTO acs_archives VALUES (?, ?, ?, ?)", (session.id, first, last, content))
         self.database.execute(
-            "UPDATE acs_entries SET entry = NULL, facts = NULL WHERE session = ? AND position BETWEEN ? AND ?",
+            "DELETE FROM acs_contents WHERE session = ? AND position BETWEEN ? AND ?",
             (session.id, first, last),
         )
 
