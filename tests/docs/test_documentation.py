@@ -33,9 +33,10 @@ from awr.sources.ledger import parse_ledger
 from awr.sources.manifest import parse_manifest
 from awr.surfaces.cli.app import program
 from awr.surfaces.cli.commands import OperationCommand
+from awr.surfaces.http.log import Log
 from awr.surfaces.http.metrics import BUCKETS, Metrics
 from awr.surfaces.http.registry import ClientTable, ProjectTable, RegistryFile, read_registry
-from awr.surfaces.http.watch import Exchange, Log, Watch
+from awr.surfaces.http.watch import Exchange, Watch
 from awr.surfaces.mcp.catalogue import TOOLS
 from tests.docs.console import ROOT, normalized, pages, rendered
 

@@ -97,6 +97,10 @@ class Database:
         """Hold one transaction: committed when the block ends, rolled back when it raises."""
         return _Transaction(self, kind)
 
+    def wait_at_most(self, milliseconds: int) -> None:
+        """Change how long another writer is waited for."""
+        self.execute(f"PRAGMA busy_timeout = {int(milliseconds)}")
+
     def roll_back(self) -> None:
         """Undo what the open transaction did, if one is open."""
         if self._connection.in_transaction:
