@@ -35,7 +35,7 @@ from awr.guardian.handshake import (
     same_major,
     unsupported_version,
 )
-from awr.guardian.hooks import HOOKS, Hook, hook_of, is_defined, read_payload
+from awr.guardian.hooks import ALL_WRAPPED, HOOKS, Hook, agreed_on, hook_of, is_defined, read_payload
 from awr.guardian.payloads import Part, Ping, SubagentStart
 from awr.guardian.reading import read_json
 from awr.guardian.refusals import Code, Refusal
@@ -217,7 +217,7 @@ class Guardian:
             return _own(hook, "agent_id_not_bound", "the session began for another agent"), None
         if session.sealed_at is not None:
             return _own(hook, "session_closed", "the session has ended and its chain is sealed"), None
-        if hook is None or envelope.method not in session.methods:
+        if hook is None or not agreed_on(envelope.method, session.methods):
             raise _not_negotiated(envelope, "not_negotiated", "the handshake did not agree on this method")
         self._require_time(envelope, now)
         payload = read_payload(hook, envelope.params.payload)
@@ -413,7 +413,7 @@ def _known(method: str) -> str:
     """Return a method as a log may show it: one that the standard does not list could be any text."""
     if method in HOOKS or method in {HANDSHAKE, PING}:
         return method
-    return "protocols/MCP/*" if hook_of(method) is not None else "other"
+    return ALL_WRAPPED if hook_of(method) is not None else "other"
 
 
 def _not_negotiated(envelope: Envelope, reason: str, message: str) -> Refusal:

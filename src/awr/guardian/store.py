@@ -6,6 +6,7 @@ seen is kept. Several processes may share the file: nothing of a session is reme
 
 from __future__ import annotations
 
+import os
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any, Literal
 import msgspec
 
 from awr.chain import digest, link
+from awr.errors import io_error
 from awr.guardian.facts import Known
 from awr.journal.database import Database, Row
 from awr.journal.migrations import SCHEMA_VERSION, migrate
@@ -84,9 +86,11 @@ class Store:
     def open(cls, path: Path, *, now: int, create: bool, busy_ms: int = BUSY_MS) -> Store:
         """Open a database for writing, bring it up to date, and make it first where `create` says so.
 
-        Raise Storage or Io as every opening does.
+        A new file is only its owner's. Raise Storage or Io as every opening does.
         """
         mode: Literal["create", "write"] = "create" if create else "write"
+        if create:
+            _make_private(path)
         database = Database(path, mode=mode, busy_ms=busy_ms, schema_version=SCHEMA_VERSION)
         try:
             if database.is_empty():
@@ -154,10 +158,6 @@ class Store:
             reached = [depth for depth in under if depth is not None]
             found[item.provenance_id] = None if len(reached) < len(under) else max(reached, default=-1) + 1
         return found
-
-    def has_step(self, session: Session, step_id: bytes) -> bool:
-        """Tell whether the session has an entry of this step."""
-        return self.step_type(session, step_id) is not None
 
     def step_type(self, session: Session, step_id: bytes) -> str | None:
         """Return the method of a step that the session has an entry of, or None."""
@@ -258,11 +258,13 @@ class Store:
         )
         return [str(row["child_session_id"]) for row in rows]
 
-    def provenance_rows(self, session: Session) -> int:
-        """Return how many provenance objects the session has."""
-        row = self.database.row("SELECT count(*) AS number FROM acs_provenance WHERE session = ?", (session.id,))
-        assert row is not None
-        return int(row["number"])
+    def provenance_counts(self, session: Session) -> dict[int, int]:
+        """Return how many provenance objects each entry has, by its position."""
+        rows = self.database.rows(
+            "SELECT position, count(*) AS number FROM acs_provenance WHERE session = ? GROUP BY position",
+            (session.id,),
+        )
+        return {row["position"]: row["number"] for row in rows}
 
     def _depth(self, session: Session, provenance_id: str) -> int | None:
         row = self.database.row(
@@ -341,6 +343,16 @@ def aggregated(session: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str
     if depths:
         found["max_lineage_depth"] = max(depths)
     return found
+
+
+def _make_private(path: Path) -> None:
+    """Make an empty file that only its owner reads; SQLite gives its own files beside it the same permissions."""
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        return
+    except OSError as error:
+        raise io_error(error) from None
 
 
 def _session(row: Row) -> Session:

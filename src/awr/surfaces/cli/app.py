@@ -22,6 +22,7 @@ _GROUPS = {
     "session compaction": "What native compactions did, and the one next action.",
     "client": "Hosts: which session a conversation works in, and how far it is.",
     "context": "What an agent must know now.",
+    "guardian": "The Guardian of the Agent Control Standard: its doors, and its record of every session.",
     "execution": "What runs outside AWR, and whose outcome is unknown.",
     "evidence": "Evidence that work is done, and the reports it rests on.",
     "operation": "Identified writes: what became of one whose answer was lost.",
