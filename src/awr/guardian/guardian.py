@@ -102,7 +102,7 @@ class Guardian:
 
     def refuse(self, refusal: Refusal) -> bytes:
         """Return the answer to a body that could not be read."""
-        self._tell(None, *_told(refusal), None, time.perf_counter())
+        self._tell(None, *_told(refusal), None, None, time.perf_counter())
         return msgspec.json.encode(refused(None, refusal))
 
     def _answer(self, value: Any) -> dict[str, object]:
@@ -110,24 +110,29 @@ class Guardian:
         try:
             envelope = read_envelope(value)
         except Refusal as refusal:
-            self._tell(None, *_told(refusal), None, began)
+            self._tell(None, *_told(refusal), None, None, began)
             return refused(id_of(value), refusal)
         if envelope.method == PING:
             return self._ping(envelope, value, began)
         try:
             key_id = require_signature(envelope, value, keys=self._keys)
         except Refusal as refusal:
-            self._tell(_known(envelope.method), *_told(refusal), None, began)
+            self._tell(_known(envelope.method), *_told(refusal), None, None, began)
             return refused(envelope.id, refusal)
         outcome: Verdict | dict[str, object] | Refusal
         head: bytes | None = None
+        fault: str | None = None
         try:
             outcome, head = self._decided(envelope, value, key_id)
         except Refusal as refusal:
             outcome = refusal
+        except Exception as error:
+            # What is not recorded is not allowed.
+            outcome = _failed_closed(hook_of(envelope.method), error)
+            fault = None if isinstance(error, AwrError) else type(error).__name__
         seconds = time.perf_counter() - began
         message, place = self._message(envelope, outcome, head, seconds)
-        self._tell(_known(envelope.method), *_told(outcome), envelope.session_id, began)
+        self._tell(_known(envelope.method), *_told(outcome), fault, envelope.session_id, began)
         return sign(message, place=place, keys=self._keys, key_id=key_id, session_id=envelope.session_id)
 
     def _decided(
@@ -141,14 +146,9 @@ class Guardian:
             raise Refusal(
                 Code.METHOD_NOT_FOUND, reason="method_not_found", message="the standard defines no such method"
             )
-        try:
-            if envelope.method == HANDSHAKE:
-                return self._handshake(envelope, key_id), None
-            return self._step(envelope, value, key_id, hook)
-        except Refusal:
-            raise
-        except Exception as error:
-            return _failed_closed(hook, error), None
+        if envelope.method == HANDSHAKE:
+            return self._handshake(envelope, key_id), None
+        return self._step(envelope, value, key_id, hook)
 
     def _handshake(self, envelope: Envelope, key_id: str) -> dict[str, object]:
         now = self._clock()
@@ -339,7 +339,7 @@ class Guardian:
             ping = read_payload(Hook(Ping, frozenset({"allow"})), envelope.params.payload)
             assert isinstance(ping, Ping)
         except Refusal as refusal:
-            self._tell(PING, *_told(refusal), None, began)
+            self._tell(PING, *_told(refusal), None, None, began)
             return refused(envelope.id, refusal)
         status = {"status": "ok", "server_timestamp": rfc3339(self._clock())}
         if isinstance(ping.echo, str):
@@ -400,13 +400,13 @@ class Guardian:
             )
 
 
-def _told(outcome: Verdict | dict[str, object] | Refusal) -> tuple[str, tuple[str, ...], str | None]:
-    """Return what a log says of an outcome: its name, its reasons and the fault behind it."""
+def _told(outcome: Verdict | dict[str, object] | Refusal) -> tuple[str, tuple[str, ...]]:
+    """Return what a log says of an outcome: its name and its reasons."""
     if isinstance(outcome, Refusal):
-        return str(int(outcome.code)), (outcome.reason,), outcome.fault
+        return str(int(outcome.code)), (outcome.reason,)
     if isinstance(outcome, Verdict):
-        return outcome.decision, outcome.reason_codes, None
-    return "hello", (), None
+        return outcome.decision, outcome.reason_codes
+    return "hello", ()
 
 
 def _known(method: str) -> str:
@@ -427,17 +427,13 @@ def _own(hook: Hook | None, code: str, reasoning: str) -> Verdict:
     return denied(code, reasoning)
 
 
-def _failed_closed(hook: Hook | None, error: Exception) -> Verdict:
-    """Return a denial, or raise Refusal where the hook has none: what is not recorded is not allowed."""
+def _failed_closed(hook: Hook | None, error: Exception) -> Verdict | Refusal:
+    """Return a denial, or a refusal where the hook has none."""
     if isinstance(error, AwrError):
         reason = "store_full" if error.details.get("cause") == "full" else "store_unavailable"
-        message, fault = "the record of this step cannot be kept, so nothing is allowed", None
+        message = "the record of this step cannot be kept, so nothing is allowed"
     else:
-        reason, message, fault = (
-            "evaluation_failed",
-            "the Guardian has a fault, so nothing is allowed",
-            type(error).__name__,
-        )
+        reason, message = "evaluation_failed", "the Guardian has a fault, so nothing is allowed"
     if hook is None or "deny" not in hook.permits:
-        raise Refusal(Code.INTERNAL_ERROR, reason=reason, message=message, fault=fault)
+        return Refusal(Code.INTERNAL_ERROR, reason=reason, message=message)
     return denied(reason, message)

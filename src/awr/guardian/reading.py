@@ -96,7 +96,8 @@ def _integer(text: str) -> int:
 
 def _float(text: str) -> int | float:
     number = float(text)
-    if abs(number) > MAX_INTEGER and number.is_integer():
+    # A double beyond 2^53 is always an integer, and infinity is beyond every one.
+    if abs(number) > MAX_INTEGER:
         raise _not_canonical("a number is beyond what a double holds exactly")
     # 1.0 and 1 have one canonical form, so they are one value to everything behind this line.
     return int(number) if number.is_integer() else number

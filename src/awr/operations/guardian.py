@@ -57,7 +57,7 @@ class SessionsRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One session. `number` is its root in the order in which sessions began; times are Unix milliseconds."""
+    """One session. `number` is its place in the order in which sessions began; times are Unix milliseconds."""
 
     number: int
     session_id: str
