@@ -32,9 +32,7 @@ def test_signing_the_unsigned_form_gives_the_vectors_message(kind: str, place: s
     expected = ENVELOPES[kind]["signed"]
     message = copy.deepcopy(expected)
     del message[place]["signature"]
-    signed = sign(
-        message, place=place, keys=KEYS, key_id=ENVELOPES["key_id"], session_id=ENVELOPES["session_id"]
-    )
+    signed = sign(message, place=place, keys=KEYS, key_id=ENVELOPES["key_id"], session_id=ENVELOPES["session_id"])
     assert json.dumps(signed, sort_keys=True) == json.dumps(expected, sort_keys=True)
 
 
