@@ -45,7 +45,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PolicyReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A rule that decided. No member may be empty, whoever makes it: a reader could not tell it from an absent one."""
+    """A rule that decided. No member may be empty: a reader could not tell it from one that is absent."""
 
     policy_id: NonEmpty | Unset = msgspec.UNSET
     policy_version: NonEmpty | Unset = msgspec.UNSET
