@@ -57,6 +57,13 @@ ROWS: tuple[Row, ...] = (
     Row("acs-core", "modify", "MODIFY (SHOULD) of one composition, never a contradiction", CLAIMED, CLAIMED),
     Row(
         "acs-core",
+        "modify-substitution",
+        "MODIFY is answered by DENY `modify_unsupported` for a client that cannot apply it",
+        Cell("not-offered", "no list of such clients is kept, and a policy's MODIFY is sent to any client"),
+        CLAIMED,
+    ),
+    Row(
+        "acs-core",
         "ask",
         "ASK with the details of an approver",
         Cell("not-offered", "no approver is known: `approver_types_supported` is empty"),
@@ -157,11 +164,11 @@ _OF_THE_CORPUS = {
     "ACS-R-033": "chain",
     "ACS-R-034": "chain",
     "ACS-R-035": "modify",
-    "ACS-R-036": "modify",
-    "ACS-R-037": "modify",
-    "ACS-R-038": "modify",
+    "ACS-R-036": "modify-substitution",
+    "ACS-R-037": "modify-substitution",
+    "ACS-R-038": "modify-substitution",
     "ACS-R-045": "failure-posture",
-    "ACS-R-048": "modify",
+    "ACS-R-048": "modify-substitution",
     "ACS-R-057": "envelope",
 }
 
