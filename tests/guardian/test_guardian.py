@@ -13,6 +13,7 @@ import pytest
 from awr.guardian.envelope import rfc3339
 from awr.guardian.guardian import Guardian, Notice
 from awr.guardian.hooks import HOOKS
+from awr.guardian.reading import MAX_ITEMS
 from awr.guardian.signature import Keys
 from awr.guardian.store import Session
 from awr.guardian.verdict import DEFERRALS, DeferDetails, Step, Verdict
@@ -473,6 +474,17 @@ def test_a_batch_is_answered_item_by_item_in_order(agent: Agent) -> None:
     assert code(answers[2]) == (-32005, "replay_detected")
     assert code(answers[3]) == (-32600, "invalid_envelope")
     assert answers[4]["result"]["decision"] == "allow"
+
+
+def test_a_batch_of_more_items_than_are_answered_is_refused_whole(guardian: Guardian, agent: Agent) -> None:
+    agent.begin()
+    steps = [agent.request("steps/sessionStart", {}) for _ in range(MAX_ITEMS + 1)]
+    refused = agent.post(steps)
+    assert code(refused) == (-32600, "batch_too_large")
+    assert refused["id"] is None
+    assert session_of(guardian, agent).entries == 0
+    answers = agent.post(steps[1:])
+    assert [answer["result"]["decision"] for answer in answers] == ["allow"] * MAX_ITEMS
 
 
 def test_an_intent_is_fixed_by_the_first_step_that_has_one(guardian: Guardian, agent: Agent) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 
 import pytest
 import rfc8785
@@ -55,6 +56,18 @@ def test_a_body_of_exactly_the_cap_is_read() -> None:
 def test_brackets_inside_of_texts_are_no_depth() -> None:
     text = '[{"\\' * 1000
     assert read_json(json.dumps([text, text]).encode()) == [text, text]
+
+
+@pytest.mark.parametrize(
+    "filling", [b'\\"', b"\\\\", b'"', b"\\"], ids=["escaped quotes", "backslashes", "quotes", "odd"]
+)
+def test_a_text_without_an_end_is_refused_without_being_read_again_and_again(filling: bytes) -> None:
+    body = b"[]" * (MAX_DEPTH + 1) + b'"' + filling * (MAX_BODY_BYTES // len(filling) - 200)
+    began = time.process_time()
+    with pytest.raises(Refusal) as refused:
+        read_json(body)
+    assert refused.value.reason == "invalid_json"
+    assert time.process_time() - began < 30, "looking behind every quote to the end takes an hour"
 
 
 def test_many_arrays_beside_one_another_are_no_depth() -> None:

@@ -67,12 +67,12 @@ def test_every_published_head_is_in_the_chain(path: Path) -> None:
         ("UPDATE acs_entries SET step_type = 'steps/turnEnd' WHERE position = 2", 2, "its step is not the one"),
         ("UPDATE acs_entries SET step_id = zeroblob(16) WHERE position = 2", 2, "its step is not the one"),
         (
-            "UPDATE acs_entries SET entry = CAST(replace(CAST(entry AS TEXT), 'toolCallRequest', 'toolCallResult') "
+            "UPDATE acs_contents SET entry = CAST(replace(CAST(entry AS TEXT), 'toolCallRequest', 'toolCallResult') "
             "AS BLOB) WHERE position = 2",
             2,
             "does not link",
         ),
-        ("UPDATE acs_entries SET entry = NULL WHERE position = 2", 2, "not there, nor in an archive"),
+        ("DELETE FROM acs_contents WHERE position = 2", 2, "not there, nor in an archive"),
         ("DELETE FROM acs_provenance WHERE position = 4", 4, "its provenance"),
         ("DELETE FROM acs_entries WHERE position = 5", 5, "does not end at the head"),
         ("UPDATE acs_sessions SET summary = '{}'", 5, "summary of provenance"),
@@ -125,8 +125,9 @@ def test_a_chain_that_was_cut_and_linked_anew_lacks_a_head_that_was_witnessed(pa
     "statement",
     [
         "UPDATE acs_entries SET decision = 'allow'",
-        "UPDATE acs_entries SET entry = NULL, facts = NULL",
-        "UPDATE acs_entries SET facts = '{}'",
+        "UPDATE acs_contents SET facts = '{}'",
+        "DELETE FROM acs_contents",
+        "INSERT OR REPLACE INTO acs_contents SELECT * FROM acs_contents LIMIT 1",
         "DELETE FROM acs_entries",
         "INSERT OR REPLACE INTO acs_entries SELECT * FROM acs_entries LIMIT 1",
         "DELETE FROM acs_sessions",
@@ -194,7 +195,7 @@ class TestArchive:
         packed = guardian.store.database.rows("SELECT first_position, last_position FROM acs_archives")
         assert len(packed) >= 2
         assert [row["first_position"] for row in packed[1:]] == [row["last_position"] + 1 for row in packed[:-1]]
-        live = guardian.store.database.rows("SELECT count(*) FROM acs_entries WHERE entry IS NOT NULL")[0][0]
+        live = guardian.store.database.rows("SELECT count(*) FROM acs_contents")[0][0]
         assert live == self.STEPS - packed[-1]["last_position"]
         found = verify(guardian.store, session_in(guardian.store, agent), witnessed=tuple(heads))
         assert (found.broken, found.entries) == (None, self.STEPS)
@@ -213,7 +214,7 @@ class TestArchive:
         request = agent.request(TOOL, PAYLOADS[TOOL])
         assert agent.post(request)["result"]["decision"] == "allow"
         agent.step("steps/sessionEnd")
-        assert guardian.store.database.rows("SELECT entry FROM acs_entries")[0]["entry"] is None
+        assert guardian.store.database.rows("SELECT * FROM acs_contents") == []
         assert agent.post(request)["error"]["code"] == -32005
 
     def test_the_lineage_of_a_packed_step_is_still_known(self, path: Path) -> None:

@@ -37,7 +37,7 @@ from awr.guardian.handshake import (
 )
 from awr.guardian.hooks import ALL_WRAPPED, HOOKS, Hook, agreed_on, hook_of, is_defined, read_payload
 from awr.guardian.payloads import Part, Ping, SubagentStart
-from awr.guardian.reading import read_json
+from awr.guardian.reading import MAX_ITEMS, read_json, too_many
 from awr.guardian.refusals import Code, Refusal
 from awr.guardian.signature import Keys, require_signature, sign, verifies
 from awr.guardian.store import Appended, Session, Store
@@ -90,13 +90,20 @@ class Guardian:
         self._make_id = make_id
         self._notice = notice
 
-    def answer(self, body: bytes) -> bytes:
-        """Return the answer to one body: an object, or an array for a batch, whose items are answered in order."""
+    def answer(self, body: bytes, *, arrived: float | None = None) -> bytes:
+        """Return the answer to one body: an object, or an array for a batch, whose items are answered in order.
+
+        `arrived` is when the body was there, in seconds of `time.monotonic`; now if left out. What it waited since
+        counts when the store is not free: nobody is kept longer for having stood behind others.
+        """
+        self.store.patient_since(time.monotonic() if arrived is None else arrived)
         try:
             value = read_json(body)
         except Refusal as refusal:
             return self.refuse(refusal)
         if isinstance(value, list) and value:
+            if len(value) > MAX_ITEMS:
+                return self.refuse(too_many())
             return msgspec.json.encode([self._answer(item) for item in value])
         return msgspec.json.encode(self._answer(value))
 
@@ -153,7 +160,7 @@ class Guardian:
     def _handshake(self, envelope: Envelope, key_id: str) -> dict[str, object]:
         now = self._clock()
         outcome: dict[str, object] | Refusal
-        with self.store.database.transaction("IMMEDIATE"):
+        with self.store.turn():
             self._require_first_sight(envelope)
             try:
                 outcome = self._agreed(envelope, key_id, now)
@@ -195,7 +202,7 @@ class Guardian:
         """Return the verdict on a step and the chain's new head; no head where no entry was written."""
         now = self._clock()
         outcome: tuple[Verdict, bytes | None] | Refusal
-        with self.store.database.transaction("IMMEDIATE"):
+        with self.store.turn():
             session = self.store.session(envelope.session_id)
             if session is None:
                 raise _not_negotiated(envelope, "no_session", "no handshake has begun this session")
