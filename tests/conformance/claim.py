@@ -48,13 +48,13 @@ END = """\
 
 - A key is shared by both parties. A signed head shows its holder that nobody on the way changed it; it does not prove
   to a third party who signed it, and a Guardian that is itself compromised can sign another history.
-- The policy behind these tests is `observe`, which allows and records, or one that a test wrote. Nothing here says that
-  a policy is strict, or that it is right.
+- The policy behind these tests is `observe`, which allows and records, or one that a test wrote. Nothing here says
+  that a policy is strict, or that it is right.
 - An agent is seen as far as it asks. A framework that leaves a hook out, and what a host does with an answer, are not
   seen by a Guardian, and not tested here.
 - Provenance is recorded as it is stated. Whether code or a model wrote it cannot be seen on the wire.
-- The Guardian is tested over HTTP on one machine. TLS, other machines and clocks that drift apart by themselves are not
-  tested here.
+- The Guardian is tested over HTTP on one machine. TLS, other machines and clocks that drift apart by themselves are
+  not tested here.
 
 ## Self-assertion
 
