@@ -55,7 +55,7 @@ class AskDetails(msgspec.Struct, frozen=True, kw_only=True):
 
     approver: dict[str, Any] | Unset = msgspec.UNSET
     question: str | Unset = msgspec.UNSET
-    timeout_seconds: Annotated[int | float, msgspec.Meta(ge=0)] | Unset = msgspec.UNSET
+    timeout_seconds: Annotated[int, msgspec.Meta(ge=0)] | Unset = msgspec.UNSET
     timeout_disposition: Literal["allow", "deny"] = "deny"
 
 

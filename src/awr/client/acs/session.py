@@ -392,7 +392,7 @@ class GuardianSession:
         approval = Approval(
             question=details.question if isinstance(details.question, str) else None,
             approver=details.approver if isinstance(details.approver, dict) else {},
-            until=self._clock() + int(seconds * 1000) if isinstance(seconds, int | float) else None,
+            until=self._clock() + seconds * 1000 if isinstance(seconds, int) else None,
             then="proceed" if details.timeout_disposition == "allow" else "block",
             details=(outcome.received or {})["ask_details"],
         )
