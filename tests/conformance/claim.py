@@ -203,7 +203,7 @@ def _corpus(run: Run) -> Iterator[str]:
     yield "Exercised, verdict and code compared where a code is named:"
     yield _ids(result for result in exercised if result.compared != "verdict")
     yield ""
-    yield "Exercised, the verdict compared; it is about a record, and no message is there to carry a code:"
+    yield "Exercised, the verdict compared; each is about a record or an outcome, where no code is sent:"
     yield _ids(partly)
     yield ""
     yield "Not exercised:"

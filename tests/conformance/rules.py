@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from tests.conformance import measures
+from tests.conformance import agent_measures, measures
 from tests.conformance.corpus import Member
 from tests.conformance.measures import Measure
 
@@ -113,7 +113,6 @@ NO_TRUST = "no trust is derived from provenance yet"
 SIGNER_UNKNOWN = "under the baseline both parties hold the key, so nobody can tell who signed, and the corpus says so"
 NO_THIRD_PARTY = "nothing here presents a head to a third party as proof, so no such claim is there to be refused"
 LABELS = "a deployment chooses the labels of its secrets; nothing here makes one out of a secret"
-AGENT_SIDE = "it is about the agent's side, and is not measured on a Guardian"
 
 
 def _profile(name: str) -> Callable[[Mapping[str, Any]], bool]:
@@ -148,13 +147,12 @@ RULES: tuple[Rule, ...] = (
     unmeasured(3, "mandate_state", only=False, role="guardian", reason="not-observed", why=NO_REVOCATION),
     unmeasured(4, "approval", "request", role="guardian", reason="not-offered", why=NO_APPROVER),
     unmeasured(4, "approver_response", "request", role="guardian", reason="not-offered", why=NO_APPROVER),
-    unmeasured(5, "guardian_response", "request", role="agent", reason="no-test", why=AGENT_SIDE),
-    unmeasured(
+    measured(5, "guardian_response", "request", by=agent_measures.page_of_a_gateway, role="agent"),
+    measured(
         5,
         *("audit_events", "guardian_response", "on_decision_failure", "request"),
+        by=agent_measures.undecided_step,
         role="agent",
-        reason="no-test",
-        why=AGENT_SIDE,
     ),
     unmeasured(5, "hooks_fired", only=False, role="agent", reason="out-of-scope", why=FRAMEWORK),
     unmeasured(6, "hooks_fired", only=False, role="agent", reason="out-of-scope", why=FRAMEWORK),
@@ -191,8 +189,8 @@ RULES: tuple[Rule, ...] = (
         reason="out-of-scope",
         why=NO_THIRD_PARTY,
     ),
-    unmeasured(11, *_UNGUARDED, role="agent", reason="no-test", why=AGENT_SIDE),
-    unmeasured(12, *_APPLIED, only=False, role="agent", reason="no-test", why=AGENT_SIDE),
+    measured(11, *_UNGUARDED, by=agent_measures.unguarded_start, role="agent", on_the_wire=True),
+    measured(12, *_APPLIED, only=False, by=agent_measures.substitution, role="agent"),
     unmeasured(12, "reader_report", "record", role="reader", reason="out-of-scope", why=NO_READER),
     unmeasured(12, "question", "record", role="reader", reason="out-of-scope", why=NO_READER),
     measured(13, "request", "verifier", only=False, by=measures.envelope, on_the_wire=True),
@@ -205,15 +203,14 @@ RULES: tuple[Rule, ...] = (
     ),
     unmeasured(15, "guardian_trace_events", only=False, role="guardian", reason="not-implemented", why=NO_TRACE),
     unmeasured(15, "reader_report", "record", role="reader", reason="out-of-scope", why=NO_READER),
-    unmeasured(15, "record", also=_in_record("decision_failure"), role="agent", reason="no-test", why=AGENT_SIDE),
+    measured(15, "record", also=_in_record("decision_failure"), by=agent_measures.logged_failure, role="agent"),
     unmeasured(15, "record", also=_in_record("event"), role="guardian", reason="not-implemented", why=NO_TRACE),
-    unmeasured(
+    measured(
         16,
         *("record", "response"),
         also=_in_record("observed_agent_validation"),
+        by=agent_measures.validation,
         role="agent",
-        reason="no-test",
-        why=AGENT_SIDE,
     ),
     unmeasured(
         16,

@@ -80,8 +80,11 @@ def http(body: bytes | dict[str, Any], *, status: str = "200 OK", headers: str =
 
 
 @contextmanager
-def door(script: Script, **agreed: Any) -> Iterator[str]:
-    """Yield the address of a Guardian that takes every handshake and answers every step by the script."""
+def door(script: Script, *, greeting: Script | None = None, **agreed: Any) -> Iterator[str]:
+    """Yield the address of a Guardian that takes every handshake and answers every step by the script.
+
+    With a `greeting` it answers the handshake by that one instead.
+    """
     listener = socket.create_server(("127.0.0.1", 0))
     conversations: list[threading.Thread] = []
     open_connections: list[socket.socket] = []
@@ -90,7 +93,9 @@ def door(script: Script, **agreed: Any) -> Iterator[str]:
         # The client may have what it wants, or may have given up.
         with connection, suppress(OSError):
             request = _request(connection)
-            if request["method"] == "handshake/hello":
+            if request["method"] == "handshake/hello" and greeting is not None:
+                greeting(connection, request)
+            elif request["method"] == "handshake/hello":
                 connection.sendall(http(hello(request, **agreed)))
             else:
                 script(connection, request)
