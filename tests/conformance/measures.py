@@ -212,9 +212,11 @@ def label(payload: Payload, folder: Path) -> Observed:
 
 
 def _delivered(request: dict[str, Any], holder: Payload, folder: Path) -> tuple[Observed, dict[str, Any]]:
-    keys = Keys({name: bytes.fromhex(holder["secret_hex"][name]) for name in holder["configured_key_ids"]})
     params = request["params"]
     named = params["signature"]["key_id"]
+    # The label that the request names is the last one, so that no answer comes under it for being the first.
+    labels = sorted(holder["configured_key_ids"], key=lambda name: bool(name == named))
+    keys = Keys({name: bytes.fromhex(holder["secret_hex"][name]) for name in labels})
     at = moment(params["timestamp"])
     with guarded(folder, at=at, keys=keys) as guardian:
         agent = Agent(
