@@ -23,15 +23,20 @@ from awr.domain.compaction import State
 from awr.domain.events import EVENT_TYPES
 from awr.domain.report import FLAG_RULES
 from awr.domain.work import STATUSES, DiagnosticCode
+from awr.guardian.handshake import SKEW_WINDOW_MS
+from awr.guardian.hooks import HOOKS, Disposition
+from awr.guardian.reading import MAX_BODY_BYTES, MAX_DEPTH
+from awr.guardian.refusals import Code
 from awr.hosts.observation import Reason
 from awr.operations.registry import OPERATIONS
 from awr.sources.ledger import parse_ledger
 from awr.sources.manifest import parse_manifest
 from awr.surfaces.cli.app import program
 from awr.surfaces.cli.commands import OperationCommand
+from awr.surfaces.http.log import Log
 from awr.surfaces.http.metrics import BUCKETS, Metrics
 from awr.surfaces.http.registry import ClientTable, ProjectTable, RegistryFile, read_registry
-from awr.surfaces.http.watch import Exchange, Log, Watch
+from awr.surfaces.http.watch import Exchange, Watch
 from awr.surfaces.mcp.catalogue import TOOLS
 from tests.docs.console import ROOT, normalized, pages, rendered
 
@@ -95,6 +100,30 @@ def test_every_command_and_option_is_documented() -> None:
                     assert f"`{parameter.opts[-1]}" in section, f"{words} {name}: {parameter.opts[-1]}"
 
     walk(program(), "awr")
+
+
+def test_the_guardians_page_has_its_hooks_and_what_may_be_answered_to_each() -> None:
+    text = (REFERENCE / "guardian.md").read_text()
+    order = get_args(Disposition)
+    for method, hook in HOOKS.items():
+        answers = ", ".join(answer for answer in order if answer in hook.permits)
+        assert f"| `{method}` | {answers} |\n" in text
+
+
+def test_the_guardians_page_names_every_code_reason_and_finding() -> None:
+    text = (REFERENCE / "guardian.md").read_text()
+    source = "".join(path.read_text() for path in (ROOT / "src/awr/guardian").glob("*.py"))
+    source += "".join(path.read_text() for path in (ROOT / "src/awr/surfaces/acs").glob("*.py"))
+    named = set(re.findall(r'reason="(\w+)"', source))
+    named |= set(
+        re.findall(r'(?:denied|instead|_own|_invalid|with_code|append|_not_negotiated)\((?:\w+, )?"(\w+)"', source)
+    )
+    assert {"replay_detected", "signature_missing", "key_not_bound", "intent_change_ignored"} <= named
+    assert sorted(name for name in named if f"`{name}`" not in text) == []
+    codes = {int(code) for code in Code} - {Code.CHAIN_MISMATCH}
+    assert [code for code in codes if f"`{code}`" not in text] == []
+    assert f"{SKEW_WINDOW_MS:,} ms" in text
+    assert f"{MAX_BODY_BYTES:,} bytes and {MAX_DEPTH} arrays" in text
 
 
 def test_every_operation_has_a_capability_or_a_name_in_the_reference() -> None:

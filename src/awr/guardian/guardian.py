@@ -35,9 +35,9 @@ from awr.guardian.handshake import (
     same_major,
     unsupported_version,
 )
-from awr.guardian.hooks import HOOKS, Hook, hook_of, is_defined, read_payload
+from awr.guardian.hooks import ALL_WRAPPED, HOOKS, Hook, agreed_on, hook_of, is_defined, read_payload
 from awr.guardian.payloads import Part, Ping, SubagentStart
-from awr.guardian.reading import read_json
+from awr.guardian.reading import MAX_ITEMS, read_json, too_many
 from awr.guardian.refusals import Code, Refusal
 from awr.guardian.signature import Keys, require_signature, sign, verifies
 from awr.guardian.store import Appended, Session, Store
@@ -90,19 +90,26 @@ class Guardian:
         self._make_id = make_id
         self._notice = notice
 
-    def answer(self, body: bytes) -> bytes:
-        """Return the answer to one body: an object, or an array for a batch, whose items are answered in order."""
+    def answer(self, body: bytes, *, arrived: float | None = None) -> bytes:
+        """Return the answer to one body: an object, or an array for a batch, whose items are answered in order.
+
+        `arrived` is when the body was there, in seconds of `time.monotonic`; now if left out. What it waited since
+        counts when the store is not free: nobody is kept longer for having stood behind others.
+        """
+        self.store.patient_since(time.monotonic() if arrived is None else arrived)
         try:
             value = read_json(body)
         except Refusal as refusal:
             return self.refuse(refusal)
         if isinstance(value, list) and value:
+            if len(value) > MAX_ITEMS:
+                return self.refuse(too_many())
             return msgspec.json.encode([self._answer(item) for item in value])
         return msgspec.json.encode(self._answer(value))
 
     def refuse(self, refusal: Refusal) -> bytes:
         """Return the answer to a body that could not be read."""
-        self._tell(None, *_told(refusal), None, time.perf_counter())
+        self._tell(None, *_told(refusal), None, None, time.perf_counter())
         return msgspec.json.encode(refused(None, refusal))
 
     def _answer(self, value: Any) -> dict[str, object]:
@@ -110,24 +117,29 @@ class Guardian:
         try:
             envelope = read_envelope(value)
         except Refusal as refusal:
-            self._tell(None, *_told(refusal), None, began)
+            self._tell(None, *_told(refusal), None, None, began)
             return refused(id_of(value), refusal)
         if envelope.method == PING:
             return self._ping(envelope, value, began)
         try:
             key_id = require_signature(envelope, value, keys=self._keys)
         except Refusal as refusal:
-            self._tell(_known(envelope.method), *_told(refusal), None, began)
+            self._tell(_known(envelope.method), *_told(refusal), None, None, began)
             return refused(envelope.id, refusal)
         outcome: Verdict | dict[str, object] | Refusal
         head: bytes | None = None
+        fault: str | None = None
         try:
             outcome, head = self._decided(envelope, value, key_id)
         except Refusal as refusal:
             outcome = refusal
+        except Exception as error:
+            # What is not recorded is not allowed.
+            outcome = _failed_closed(hook_of(envelope.method), error)
+            fault = None if isinstance(error, AwrError) else type(error).__name__
         seconds = time.perf_counter() - began
         message, place = self._message(envelope, outcome, head, seconds)
-        self._tell(_known(envelope.method), *_told(outcome), envelope.session_id, began)
+        self._tell(_known(envelope.method), *_told(outcome), fault, envelope.session_id, began)
         return sign(message, place=place, keys=self._keys, key_id=key_id, session_id=envelope.session_id)
 
     def _decided(
@@ -141,19 +153,14 @@ class Guardian:
             raise Refusal(
                 Code.METHOD_NOT_FOUND, reason="method_not_found", message="the standard defines no such method"
             )
-        try:
-            if envelope.method == HANDSHAKE:
-                return self._handshake(envelope, key_id), None
-            return self._step(envelope, value, key_id, hook)
-        except Refusal:
-            raise
-        except Exception as error:
-            return _failed_closed(hook, error), None
+        if envelope.method == HANDSHAKE:
+            return self._handshake(envelope, key_id), None
+        return self._step(envelope, value, key_id, hook)
 
     def _handshake(self, envelope: Envelope, key_id: str) -> dict[str, object]:
         now = self._clock()
         outcome: dict[str, object] | Refusal
-        with self.store.database.transaction("IMMEDIATE"):
+        with self.store.turn():
             self._require_first_sight(envelope)
             try:
                 outcome = self._agreed(envelope, key_id, now)
@@ -195,7 +202,7 @@ class Guardian:
         """Return the verdict on a step and the chain's new head; no head where no entry was written."""
         now = self._clock()
         outcome: tuple[Verdict, bytes | None] | Refusal
-        with self.store.database.transaction("IMMEDIATE"):
+        with self.store.turn():
             session = self.store.session(envelope.session_id)
             if session is None:
                 raise _not_negotiated(envelope, "no_session", "no handshake has begun this session")
@@ -217,7 +224,7 @@ class Guardian:
             return _own(hook, "agent_id_not_bound", "the session began for another agent"), None
         if session.sealed_at is not None:
             return _own(hook, "session_closed", "the session has ended and its chain is sealed"), None
-        if hook is None or envelope.method not in session.methods:
+        if hook is None or not agreed_on(envelope.method, session.methods):
             raise _not_negotiated(envelope, "not_negotiated", "the handshake did not agree on this method")
         self._require_time(envelope, now)
         payload = read_payload(hook, envelope.params.payload)
@@ -339,7 +346,7 @@ class Guardian:
             ping = read_payload(Hook(Ping, frozenset({"allow"})), envelope.params.payload)
             assert isinstance(ping, Ping)
         except Refusal as refusal:
-            self._tell(PING, *_told(refusal), None, began)
+            self._tell(PING, *_told(refusal), None, None, began)
             return refused(envelope.id, refusal)
         status = {"status": "ok", "server_timestamp": rfc3339(self._clock())}
         if isinstance(ping.echo, str):
@@ -400,20 +407,20 @@ class Guardian:
             )
 
 
-def _told(outcome: Verdict | dict[str, object] | Refusal) -> tuple[str, tuple[str, ...], str | None]:
-    """Return what a log says of an outcome: its name, its reasons and the fault behind it."""
+def _told(outcome: Verdict | dict[str, object] | Refusal) -> tuple[str, tuple[str, ...]]:
+    """Return what a log says of an outcome: its name and its reasons."""
     if isinstance(outcome, Refusal):
-        return str(int(outcome.code)), (outcome.reason,), outcome.fault
+        return str(int(outcome.code)), (outcome.reason,)
     if isinstance(outcome, Verdict):
-        return outcome.decision, outcome.reason_codes, None
-    return "hello", (), None
+        return outcome.decision, outcome.reason_codes
+    return "hello", ()
 
 
 def _known(method: str) -> str:
     """Return a method as a log may show it: one that the standard does not list could be any text."""
     if method in HOOKS or method in {HANDSHAKE, PING}:
         return method
-    return "protocols/MCP/*" if hook_of(method) is not None else "other"
+    return ALL_WRAPPED if hook_of(method) is not None else "other"
 
 
 def _not_negotiated(envelope: Envelope, reason: str, message: str) -> Refusal:
@@ -427,17 +434,13 @@ def _own(hook: Hook | None, code: str, reasoning: str) -> Verdict:
     return denied(code, reasoning)
 
 
-def _failed_closed(hook: Hook | None, error: Exception) -> Verdict:
-    """Return a denial, or raise Refusal where the hook has none: what is not recorded is not allowed."""
+def _failed_closed(hook: Hook | None, error: Exception) -> Verdict | Refusal:
+    """Return a denial, or a refusal where the hook has none."""
     if isinstance(error, AwrError):
         reason = "store_full" if error.details.get("cause") == "full" else "store_unavailable"
-        message, fault = "the record of this step cannot be kept, so nothing is allowed", None
+        message = "the record of this step cannot be kept, so nothing is allowed"
     else:
-        reason, message, fault = (
-            "evaluation_failed",
-            "the Guardian has a fault, so nothing is allowed",
-            type(error).__name__,
-        )
+        reason, message = "evaluation_failed", "the Guardian has a fault, so nothing is allowed"
     if hook is None or "deny" not in hook.permits:
-        raise Refusal(Code.INTERNAL_ERROR, reason=reason, message=message, fault=fault)
+        return Refusal(Code.INTERNAL_ERROR, reason=reason, message=message)
     return denied(reason, message)

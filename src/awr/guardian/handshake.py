@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from awr.guardian.envelope import ACS_VERSION, Method, Version, place_of
-from awr.guardian.hooks import hook_of
+from awr.guardian.hooks import ALL_WRAPPED, hook_of
 from awr.guardian.refusals import Code, Refusal
 from awr.guardian.signature import ALGORITHMS
 
@@ -124,7 +124,9 @@ def agree(
     offered = dict.fromkeys(hello.methods_implemented)
     return ServerHello(
         negotiated_version=ACS_VERSION,
-        methods_evaluated=tuple(name for name in offered if name == "system/ping" or hook_of(name) is not None),
+        methods_evaluated=tuple(
+            name for name in offered if name in {"system/ping", ALL_WRAPPED} or hook_of(name) is not None
+        ),
         selected_transport=transport,
         timeout_config=TimeoutConfig(default_ms=TIMEOUT_MS),
         signature_algorithms_supported=tuple(ALGORITHMS),

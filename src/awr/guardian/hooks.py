@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection
 from typing import Any, Literal
 
 import msgspec
@@ -10,7 +12,17 @@ from awr.guardian import payloads
 from awr.guardian.envelope import place_of
 from awr.guardian.refusals import Code, Refusal
 
-__all__ = ["HOOKS", "Disposition", "Hook", "hook_of", "is_defined", "payload_schema", "read_payload"]
+__all__ = [
+    "ALL_WRAPPED",
+    "HOOKS",
+    "Disposition",
+    "Hook",
+    "agreed_on",
+    "hook_of",
+    "is_defined",
+    "payload_schema",
+    "read_payload",
+]
 
 Disposition = Literal["allow", "deny", "modify", "ask", "defer"]
 
@@ -50,17 +62,26 @@ HOOKS: dict[str, Hook] = {
     "steps/sessionEnd": Hook(payloads.SessionEnd, _ALLOW),
 }
 
-#: MCP's messages, wrapped under either spelling of the namespace.
+#: MCP's messages, wrapped under either spelling of the namespace. A method's name is kept, so that it is a name only.
 WRAPPED = Hook(payloads.WrappedMessage, _ALL)
-_WRAPPED_PREFIXES = ("protocols/MCP/", "wrapped:mcp-")
+_WRAPPED = re.compile(
+    r"(protocols/MCP|wrapped:mcp-[0-9][0-9-]{0,15})/([A-Za-z][A-Za-z0-9_]{0,31}/){0,3}[A-Za-z0-9_]{1,32}"
+)
+#: What a client may offer for all of them.
+ALL_WRAPPED = "protocols/MCP/*"
 
 #: Namespaces and methods that the standard defines or reserves, and that are answered here by "not negotiated".
-_DEFINED_ELSEWHERE = ("agbom/snapshot", "agbom/changed", "protocols/A2A/", "trace/", "wrapped:")
+_DEFINED_ELSEWHERE = ("agbom/snapshot", "agbom/changed", "protocols/", "trace/", "wrapped:")
 
 
 def hook_of(method: str) -> Hook | None:
     """Return the hook of a method that is evaluated here, or None."""
-    return HOOKS.get(method) or (WRAPPED if method.startswith(_WRAPPED_PREFIXES) else None)
+    return HOOKS.get(method) or (WRAPPED if _WRAPPED.fullmatch(method) else None)
+
+
+def agreed_on(method: str, methods: Collection[str]) -> bool:
+    """Tell whether a handshake's methods hold this one, by its name or as one of MCP's."""
+    return method in methods or (ALL_WRAPPED in methods and method.startswith("protocols/MCP/"))
 
 
 def is_defined(method: str) -> bool:

@@ -12,16 +12,19 @@ from typing import Any
 
 from awr.guardian.refusals import Code, Refusal
 
-__all__ = ["MAX_BODY_BYTES", "MAX_DEPTH", "read_json"]
+__all__ = ["MAX_BODY_BYTES", "MAX_DEPTH", "MAX_ITEMS", "read_json", "too_large", "too_many"]
 
 #: The cap of the reference implementations.
 MAX_BODY_BYTES = 1_048_576
 #: How many arrays and objects may stand inside one another.
 MAX_DEPTH = 64
+#: How many requests one batch may hold: each is answered, so a body of nothing else would be answered at length.
+MAX_ITEMS = 100
 #: Beyond it, a double leaves out integers (RFC 8785, section 3.2.2.3, and I-JSON).
 MAX_INTEGER = 2**53 - 1
 
-_STRUCTURE = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', re.DOTALL)
+# A text that nobody ends is one token too: else every quote in it would be looked behind to the end of the body.
+_STRUCTURE = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
 
 
 def read_json(data: bytes) -> Any:
@@ -53,6 +56,16 @@ def too_large() -> Refusal:
         reason="payload_too_large",
         message=f"the body has more than {MAX_BODY_BYTES} bytes; send less in one request",
         max_payload_size_bytes=MAX_BODY_BYTES,
+    )
+
+
+def too_many() -> Refusal:
+    """Return the refusal of a batch over the cap; none of its items is looked at."""
+    return Refusal(
+        Code.INVALID_REQUEST,
+        reason="batch_too_large",
+        message=f"the batch has more than {MAX_ITEMS} requests; send less in one array",
+        max_batch_items=MAX_ITEMS,
     )
 
 
@@ -96,7 +109,8 @@ def _integer(text: str) -> int:
 
 def _float(text: str) -> int | float:
     number = float(text)
-    if abs(number) > MAX_INTEGER and number.is_integer():
+    # A double beyond 2^53 is always an integer, and infinity is beyond every one.
+    if abs(number) > MAX_INTEGER:
         raise _not_canonical("a number is beyond what a double holds exactly")
     # 1.0 and 1 have one canonical form, so they are one value to everything behind this line.
     return int(number) if number.is_integer() else number

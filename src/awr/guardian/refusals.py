@@ -29,17 +29,15 @@ class Refusal(Exception):
     """An answer without a decision.
 
     `reason` is for programs and `message` for people; neither repeats what was sent. Further keyword arguments are
-    the members that the registry names for a code, such as `skew_window_ms`. `fault` is the type of an exception that
-    was ours; it is logged and not sent.
+    the members that the registry names for a code, such as `skew_window_ms`.
     """
 
-    def __init__(self, code: Code, *, reason: str, message: str, fault: str | None = None, **data: object) -> None:
+    def __init__(self, code: Code, *, reason: str, message: str, **data: object) -> None:
         super().__init__(message)
         self.code = code
         self.reason = reason
         self.message = message
         self.data = data
-        self.fault = fault
 
     def error(self) -> dict[str, object]:
         """Return the `error` member of the answer."""

@@ -125,6 +125,7 @@ def sign(message: dict[str, Any], *, place: str, keys: Keys, key_id: str, sessio
     """Sign a message with the baseline, in its member `place`: params, result or error. Return the same message."""
     key = keys.session_key(key_id, session_id)
     assert key is not None, "nobody signs with a key that is not there"
+    message[place].pop("signature", None)
     value = ALGORITHMS["HMAC-SHA256"].sign(key, acs_bytes(message))
     message[place]["signature"] = {
         "algorithm": "HMAC-SHA256",

@@ -6,6 +6,8 @@ seen is kept. Several processes may share the file: nothing of a session is reme
 
 from __future__ import annotations
 
+import os
+import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,6 +16,7 @@ from typing import Any, Literal
 import msgspec
 
 from awr.chain import digest, link
+from awr.errors import Storage, io_error
 from awr.guardian.facts import Known
 from awr.journal.database import Database, Row
 from awr.journal.migrations import SCHEMA_VERSION, migrate
@@ -22,6 +25,8 @@ __all__ = ["ARCHIVE_BYTES", "Appended", "Session", "Store"]
 
 #: How long a request waits for another process that writes, in milliseconds: well inside a client's own patience.
 BUSY_MS = 2_000
+#: How long one waits whose time was spent behind others that waited in vain, in milliseconds.
+HURRIED_MS = 10
 #: Entries beyond this many bytes are packed together; the size is the one that the standard suggests.
 ARCHIVE_BYTES = 65_536
 
@@ -77,16 +82,22 @@ class Appended(msgspec.Struct, frozen=True, kw_only=True):
 class Store:
     """The chains in one database file, through one connection."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, busy_ms: int = BUSY_MS) -> None:
         self.database = database
+        self.busy_ms = busy_ms
+        #: When the request arrived that is being answered, and whether the last turn was waited for in vain.
+        self.since = time.monotonic()
+        self.in_vain = False
 
     @classmethod
     def open(cls, path: Path, *, now: int, create: bool, busy_ms: int = BUSY_MS) -> Store:
         """Open a database for writing, bring it up to date, and make it first where `create` says so.
 
-        Raise Storage or Io as every opening does.
+        A new file is only its owner's. Raise Storage or Io as every opening does.
         """
         mode: Literal["create", "write"] = "create" if create else "write"
+        if create:
+            _make_private(path)
         database = Database(path, mode=mode, busy_ms=busy_ms, schema_version=SCHEMA_VERSION)
         try:
             if database.is_empty():
@@ -95,7 +106,7 @@ class Store:
         except BaseException:
             database.close()
             raise
-        return cls(database)
+        return cls(database, busy_ms=busy_ms)
 
     @classmethod
     def read(cls, path: Path) -> Store:
@@ -105,6 +116,14 @@ class Store:
     def close(self) -> None:
         """Close the connection."""
         self.database.close()
+
+    def patient_since(self, arrived: float) -> None:
+        """Say when the request arrived that is answered next, in seconds of `time.monotonic`."""
+        self.since = arrived
+
+    def turn(self) -> _Turn:
+        """Hold one transaction for writing. Raise Storage when no turn is got in time."""
+        return _Turn(self)
 
     def session(self, session_id: str) -> Session | None:
         """Return a session by the id that its client chose, or None."""
@@ -155,10 +174,6 @@ class Store:
             found[item.provenance_id] = None if len(reached) < len(under) else max(reached, default=-1) + 1
         return found
 
-    def has_step(self, session: Session, step_id: bytes) -> bool:
-        """Tell whether the session has an entry of this step."""
-        return self.step_type(session, step_id) is not None
-
     def step_type(self, session: Session, step_id: bytes) -> str | None:
         """Return the method of a step that the session has an entry of, or None."""
         row = self.database.row(
@@ -172,20 +187,21 @@ class Store:
         head = link(added.entry, previous=session.head)
         facts = _json(added.facts)
         self.database.execute(
-            "INSERT INTO acs_entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO acs_entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 session.id,
                 position,
                 added.step_id,
                 added.step_type,
                 head,
-                added.entry,
-                facts,
                 added.decision,
                 _json(added.reason_codes),
                 _json(added.findings),
                 now,
             ),
+        )
+        self.database.execute(
+            "INSERT INTO acs_contents VALUES (?, ?, ?, ?)", (session.id, position, added.entry, facts)
         )
         for item in added.provenance:
             self.database.execute(
@@ -230,7 +246,8 @@ class Store:
         packed = _Packed(self.database, session)
         cursor = self.database.execute(
             "SELECT position, step_id, step_type, link, entry, facts, decision, reason_codes, findings, received_at "
-            "FROM acs_entries WHERE session = ? AND position > ? ORDER BY position LIMIT ?",
+            "FROM acs_entries LEFT JOIN acs_contents USING (session, position) "
+            "WHERE session = ? AND position > ? ORDER BY position LIMIT ?",
             (session.id, after, -1 if limit is None else limit),
         )
         for row in cursor:
@@ -258,11 +275,13 @@ class Store:
         )
         return [str(row["child_session_id"]) for row in rows]
 
-    def provenance_rows(self, session: Session) -> int:
-        """Return how many provenance objects the session has."""
-        row = self.database.row("SELECT count(*) AS number FROM acs_provenance WHERE session = ?", (session.id,))
-        assert row is not None
-        return int(row["number"])
+    def provenance_counts(self, session: Session) -> dict[int, int]:
+        """Return how many provenance objects each entry has, by its position."""
+        rows = self.database.rows(
+            "SELECT position, count(*) AS number FROM acs_provenance WHERE session = ? GROUP BY position",
+            (session.id,),
+        )
+        return {row["position"]: row["number"] for row in rows}
 
     def _depth(self, session: Session, provenance_id: str) -> int | None:
         row = self.database.row(
@@ -278,15 +297,44 @@ class Store:
         )
         first = 1 + (row["last"] or 0 if row is not None else 0)
         rows = self.database.rows(
-            "SELECT entry, facts FROM acs_entries WHERE session = ? AND position BETWEEN ? AND ? ORDER BY position",
+            "SELECT entry, facts FROM acs_contents WHERE session = ? AND position BETWEEN ? AND ? ORDER BY position",
             (session.id, first, last),
         )
         content = zlib.compress(msgspec.json.encode([(row["entry"].decode(), row["facts"]) for row in rows]))
         self.database.execute("INSERT INTO acs_archives VALUES (?, ?, ?, ?)", (session.id, first, last, content))
         self.database.execute(
-            "UPDATE acs_entries SET entry = NULL, facts = NULL WHERE session = ? AND position BETWEEN ? AND ?",
+            "DELETE FROM acs_contents WHERE session = ? AND position BETWEEN ? AND ?",
             (session.id, first, last),
         )
+
+
+class _Turn:
+    """One transaction, and the patience with which it is waited for.
+
+    The first to find the database locked waits the whole time. Who stands behind it has waited as well, and goes on
+    waiting only for what is left: its client's patience ends too, and would then proceed undecided.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._transaction = store.database.transaction("IMMEDIATE")
+
+    def __enter__(self) -> None:
+        store = self._store
+        if store.in_vain:
+            left = store.busy_ms - int((time.monotonic() - store.since) * 1000)
+            store.database.wait_at_most(max(HURRIED_MS, left))
+        try:
+            self._transaction.__enter__()
+        except Storage as error:
+            store.in_vain = store.in_vain or error.details.get("cause") == "locked"
+            raise
+        if store.in_vain:
+            store.in_vain = False
+            store.database.wait_at_most(store.busy_ms)
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        self._transaction.__exit__(kind, *rest)
 
 
 class _Packed:
@@ -341,6 +389,16 @@ def aggregated(session: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str
     if depths:
         found["max_lineage_depth"] = max(depths)
     return found
+
+
+def _make_private(path: Path) -> None:
+    """Make an empty file that only its owner reads; SQLite gives its own files beside it the same permissions."""
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        return
+    except OSError as error:
+        raise io_error(error) from None
 
 
 def _session(row: Row) -> Session:

@@ -26,15 +26,18 @@ FOREIGN_AWR_ID = 0x41575231
 WAL_PAGES = 400
 WAL_BYTES = 2 * 1024 * 1024
 BUSY_MS = 5000
-#: A private copy of a larger database is refused: reads on an agent's transport live in memory.
+#: A larger private copy is refused: reads on an agent's transport live in memory.
 COPY_BYTES = 256 * 1024 * 1024
+#: Up to this size a file is copied page by page; of a larger one, only what a read may look at.
+PLAIN_COPY_BYTES = 8 * 1024 * 1024
 
 
 class Database:
     """One connection.
 
-    `mode` is "read" (never writes, the file must exist), "write", "create", "copy": a private copy of the whole file
-    in memory, which nothing is written to, or "memory": a new database that lives as long as its connection.
+    `mode` is "read" (never writes, the file must exist), "write", "create", "copy": a private copy in memory, which
+    nothing is written to and which has no entries of ACS chains once there are many, or "memory": a new database
+    that lives as long as its connection.
     """
 
     def __init__(
@@ -93,6 +96,10 @@ class Database:
     def transaction(self, kind: Literal["DEFERRED", "IMMEDIATE"]) -> _Transaction:
         """Hold one transaction: committed when the block ends, rolled back when it raises."""
         return _Transaction(self, kind)
+
+    def wait_at_most(self, milliseconds: int) -> None:
+        """Change how long another writer is waited for."""
+        self.execute(f"PRAGMA busy_timeout = {int(milliseconds)}")
 
     def roll_back(self) -> None:
         """Undo what the open transaction did, if one is open."""
@@ -160,24 +167,47 @@ class Database:
                 target.close()
 
     def _become_copy(self) -> None:
-        size = self._pragma("page_count") * self._pragma("page_size")
-        if size > COPY_BYTES:
-            raise Storage(
-                "the database is too large to be copied for a read",
-                got=f"{size} bytes",
-                expected=f"at most {COPY_BYTES} bytes",
-                next_step="read with the awr command, which needs no copy",
-            )
         memory = sqlite3.connect(":memory:", isolation_level=None)
         try:
             memory.row_factory = Row
-            self._connection.backup(memory)
+            if _size(self._connection) <= PLAIN_COPY_BYTES:
+                self._connection.backup(memory)
+            else:
+                self._copy_tables(memory)
             memory.execute("PRAGMA query_only = ON")
         except BaseException:
             memory.close()
             raise
         self._connection.close()
         self._connection = memory
+
+    def _copy_tables(self, memory: sqlite3.Connection) -> None:
+        """Copy one coherent state, and of the ACS chains only their tables: no agent's read looks into them."""
+        run = memory.execute
+        run(f"PRAGMA application_id = {APPLICATION_ID}")
+        run(f"PRAGMA user_version = {self.schema_version()}")
+        self._connection.execute("BEGIN")
+        schema = self.rows("SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL")
+        run("BEGIN")
+        for kind, name, sql in schema:
+            if kind != "table":
+                continue
+            run(sql)
+            if not name.startswith("acs_"):
+                rows = self._connection.execute(f"SELECT * FROM {name}")
+                memory.executemany(f"INSERT INTO {name} VALUES ({', '.join('?' * len(rows.description))})", rows)
+            if _size(memory) > COPY_BYTES:
+                raise Storage(
+                    "the project's record is too large to be copied for a read",
+                    got=f"more than {COPY_BYTES} bytes",
+                    expected=f"at most {COPY_BYTES} bytes",
+                    next_step="read with the awr command, which needs no copy",
+                )
+        for kind, _, sql in schema:
+            if kind != "table":
+                run(sql)
+        run("COMMIT")
+        self._connection.execute("COMMIT")
 
     def is_empty(self) -> bool:
         """Tell whether the file has no content at all yet."""
@@ -236,6 +266,11 @@ class _Transaction:
         except BaseException:
             self._database.roll_back()
             raise
+
+
+def _size(connection: sqlite3.Connection) -> int:
+    pages, size = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size"))
+    return int(pages) * int(size)
 
 
 @contextmanager

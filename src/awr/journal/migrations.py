@@ -23,45 +23,38 @@ GUARDS = {
     "BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END",
 }
 
-_ACS_FIXED = ("acs_entries", "acs_provenance", "acs_archives", "acs_seen", "acs_subagents")
-_ACS_REFUSAL = "SELECT RAISE(ABORT, 'an ACS chain is append-only')"
+_ACS_TABLES = ("acs_entries", "acs_contents", "acs_provenance", "acs_archives", "acs_seen", "acs_subagents")
+_ACS_REFUSAL = "BEGIN SELECT RAISE(ABORT, 'an ACS chain is append-only'); END"
 
-#: The triggers that keep ACS chains as they are. The one change that an entry may see is the move to an archive.
+#: The triggers that keep ACS chains as they are. A content may only leave for an archive.
 ACS_GUARDS = {
     **{
-        f"{table}_refuse_delete": f"CREATE TRIGGER {table}_refuse_delete BEFORE DELETE ON {table} "
-        f"BEGIN {_ACS_REFUSAL}; END"
-        for table in ("acs_sessions", *_ACS_FIXED)
+        f"{table}_refuse_update": f"CREATE TRIGGER {table}_refuse_update BEFORE UPDATE ON {table} {_ACS_REFUSAL}"
+        for table in _ACS_TABLES
     },
     **{
-        f"{table}_refuse_update": f"CREATE TRIGGER {table}_refuse_update BEFORE UPDATE ON {table} "
-        f"BEGIN {_ACS_REFUSAL}; END"
-        for table in _ACS_FIXED
-        if table != "acs_entries"
+        f"{table}_refuse_delete": f"CREATE TRIGGER {table}_refuse_delete BEFORE DELETE ON {table} {_ACS_REFUSAL}"
+        for table in ("acs_sessions", *_ACS_TABLES)
+        if table != "acs_contents"
     },
+    "acs_contents_refuse_delete": "CREATE TRIGGER acs_contents_refuse_delete BEFORE DELETE ON acs_contents "
+    "WHEN NOT EXISTS (SELECT 1 FROM acs_archives WHERE session = OLD.session "
+    f"AND OLD.position BETWEEN first_position AND last_position) {_ACS_REFUSAL}",
     # INSERT OR REPLACE deletes without firing a delete trigger, unless the connection asks for it.
     "acs_entries_refuse_replace": "CREATE TRIGGER acs_entries_refuse_replace BEFORE INSERT ON acs_entries "
     "WHEN EXISTS (SELECT 1 FROM acs_entries WHERE session = NEW.session AND position = NEW.position) "
-    "OR EXISTS (SELECT 1 FROM acs_entries WHERE session = NEW.session AND step_id = NEW.step_id) "
-    f"BEGIN {_ACS_REFUSAL}; END",
+    f"OR EXISTS (SELECT 1 FROM acs_entries WHERE session = NEW.session AND step_id = NEW.step_id) {_ACS_REFUSAL}",
+    "acs_contents_refuse_replace": "CREATE TRIGGER acs_contents_refuse_replace BEFORE INSERT ON acs_contents "
+    "WHEN EXISTS (SELECT 1 FROM acs_contents WHERE session = NEW.session AND position = NEW.position) "
+    f"{_ACS_REFUSAL}",
     "acs_sessions_refuse_replace": "CREATE TRIGGER acs_sessions_refuse_replace BEFORE INSERT ON acs_sessions "
-    "WHEN EXISTS (SELECT 1 FROM acs_sessions WHERE session_id = NEW.session_id) "
-    f"BEGIN {_ACS_REFUSAL}; END",
-    "acs_entries_refuse_update": "CREATE TRIGGER acs_entries_refuse_update BEFORE UPDATE ON acs_entries "
-    "WHEN NEW.session IS NOT OLD.session OR NEW.position IS NOT OLD.position OR NEW.step_id IS NOT OLD.step_id "
-    "OR NEW.step_type IS NOT OLD.step_type OR NEW.link IS NOT OLD.link OR NEW.decision IS NOT OLD.decision "
-    "OR NEW.reason_codes IS NOT OLD.reason_codes OR NEW.findings IS NOT OLD.findings "
-    "OR NEW.received_at IS NOT OLD.received_at OR NEW.entry IS NOT NULL OR NEW.facts IS NOT NULL "
-    "OR NOT EXISTS (SELECT 1 FROM acs_archives WHERE session = OLD.session "
-    "AND OLD.position BETWEEN first_position AND last_position) "
-    f"BEGIN {_ACS_REFUSAL}; END",
+    f"WHEN EXISTS (SELECT 1 FROM acs_sessions WHERE session_id = NEW.session_id) {_ACS_REFUSAL}",
     "acs_sessions_refuse_update": "CREATE TRIGGER acs_sessions_refuse_update BEFORE UPDATE ON acs_sessions "
     "WHEN NEW.id IS NOT OLD.id OR NEW.session_id IS NOT OLD.session_id OR NEW.agent_id IS NOT OLD.agent_id "
     "OR NEW.key_id IS NOT OLD.key_id OR NEW.provenance_producer IS NOT OLD.provenance_producer "
     "OR NEW.server_hello IS NOT OLD.server_hello OR NEW.opened_at IS NOT OLD.opened_at "
     "OR NEW.entries < OLD.entries OR (OLD.intent IS NOT NULL AND NEW.intent IS NOT OLD.intent) "
-    "OR (OLD.sealed_at IS NOT NULL AND NEW.sealed_at IS NOT OLD.sealed_at) "
-    f"BEGIN {_ACS_REFUSAL}; END",
+    f"OR (OLD.sealed_at IS NOT NULL AND NEW.sealed_at IS NOT OLD.sealed_at) {_ACS_REFUSAL}",
 }
 
 
@@ -419,7 +412,6 @@ def create_acs(database: Database) -> None:
         ) STRICT
         """
     )
-    # `entry` is the canonical form that the link commits to. It and `facts` move to an archive when there are many.
     database.execute(
         """
         CREATE TABLE acs_entries (
@@ -428,14 +420,24 @@ def create_acs(database: Database) -> None:
             step_id BLOB NOT NULL CHECK (length(step_id) = 16),
             step_type TEXT NOT NULL,
             link BLOB NOT NULL CHECK (length(link) = 32),
-            entry BLOB,
-            facts TEXT,
             decision TEXT NOT NULL,
             reason_codes TEXT NOT NULL,
             findings TEXT NOT NULL,
             received_at INTEGER NOT NULL,
             PRIMARY KEY (session, position),
             UNIQUE (session, step_id)
+        ) STRICT, WITHOUT ROWID
+        """
+    )
+    # `entry` is the canonical form that the link commits to. When there are many, they move to an archive.
+    database.execute(
+        """
+        CREATE TABLE acs_contents (
+            session INTEGER NOT NULL REFERENCES acs_sessions (id),
+            position INTEGER NOT NULL,
+            entry BLOB NOT NULL,
+            facts TEXT NOT NULL,
+            PRIMARY KEY (session, position)
         ) STRICT, WITHOUT ROWID
         """
     )

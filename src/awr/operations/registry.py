@@ -10,6 +10,7 @@ Every operation is a command. One that stands on a project is an agent's tool as
 from __future__ import annotations
 
 from awr.operations.definition import Operation
+from awr.operations.guardian_list import GUARDIAN
 
 __all__ = ["OPERATIONS", "Operation", "operation_named"]
 
@@ -724,6 +725,7 @@ OPERATIONS: tuple[Operation, ...] = (
         operator=True,
         example="awr restore ../project-backup --accept",
     ),
+    *GUARDIAN,
 )
 
 _BY_NAME = {operation.name: operation for operation in OPERATIONS}

@@ -16,9 +16,10 @@ import pytest
 from awr.surfaces.http import backend as backend_module
 from awr.surfaces.http.app import Application
 from awr.surfaces.http.backend import ManyProjects
+from awr.surfaces.http.log import Faults, Log
 from awr.surfaces.http.metrics import BUCKETS, OUTCOMES, Metrics
 from awr.surfaces.http.service import load_service
-from awr.surfaces.http.watch import Faults, Log, Watch
+from awr.surfaces.http.watch import Watch
 from awr.surfaces.mcp.server import Gate, build_server
 from tests.support.projects import make_project
 from tests.support.service import HEADERS, modern_headers, modern_params, registry_text, token_of

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from awr.surfaces.http.requests import DRAIN_BYTES, MAX_BODY_BYTES, Headers, require_host
+from awr.surfaces.http.incoming import DRAIN_BYTES, Headers
+from awr.surfaces.http.requests import MAX_BODY_BYTES, require_host
 from awr.surfaces.http.service import Service
 from tests.support.service import DEADLINE, Agent, Reply, connected, eventually, token_of
 from tests.support.team import Serve, Team, served_team
@@ -337,10 +338,10 @@ def test_a_client_that_asks_first_is_answered_without_its_body(team: Team, kind:
 
 SLOW = """
 import sys
-from awr.surfaces.http import app, listening, requests
+from awr.surfaces.http import app, incoming, listening
 app.Application.__init__.__kwdefaults__["arrival_seconds"] = 0.3
 listening.PromptProtocol.header_seconds = 0.3
-requests.DRAIN_SECONDS = 0.2
+incoming.DRAIN_SECONDS = 0.2
 from awr.surfaces.mcp.main import main
 main()
 """

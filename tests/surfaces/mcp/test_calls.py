@@ -257,6 +257,7 @@ def test_a_link_in_the_place_of_awrs_own_files_is_refused(tmp_path: Path, place:
 
 
 def test_a_database_beyond_the_bound_of_a_copy_is_refused(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("awr.journal.database.PLAIN_COPY_BYTES", 4096)
     monkeypatch.setattr("awr.journal.database.COPY_BYTES", 4096)
     assert use(project, "awr_work_ready").body()["code"] == "Storage"
     assert use(project, "awr_session_list").error is None

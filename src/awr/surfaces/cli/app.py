@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
+from importlib import import_module
 
 import click
 
@@ -22,6 +24,7 @@ _GROUPS = {
     "session compaction": "What native compactions did, and the one next action.",
     "client": "Hosts: which session a conversation works in, and how far it is.",
     "context": "What an agent must know now.",
+    "guardian": "The Guardian of the Agent Control Standard: its doors, and its record of every session.",
     "execution": "What runs outside AWR, and whose outcome is unknown.",
     "evidence": "Evidence that work is done, and the reports it rests on.",
     "operation": "Identified writes: what became of one whose answer was lost.",
@@ -80,22 +83,33 @@ def program() -> click.Group:
     return root
 
 
-class _Root(click.Group):
-    """The top of the tree. The demo and the service are no operations, and only who wants them pays for them."""
+#: Commands that are no operations, by the group they stand in. Only who wants one pays for its import.
+_APART = {
+    "": {"demo": "demo:demo", "serve": "serve:serve_command"},
+    "guardian": {"serve": "guardian:serve_command", "stdio": "guardian:stdio_command"},
+}
+
+
+class _Group(click.Group):
+    """A group that also holds commands which are no operations."""
+
+    apart: Mapping[str, str] = {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted([*self.commands, "demo", "serve"])
+        return sorted([*self.commands, *self.apart])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name == "demo":
-            from awr.surfaces.cli.demo import demo
+        if cmd_name not in self.apart:
+            return super().get_command(ctx, cmd_name)
+        module, _, name = self.apart[cmd_name].partition(":")
+        found: click.Command = getattr(import_module(f"awr.surfaces.cli.{module}"), name)
+        return found
 
-            return demo
-        if cmd_name == "serve":
-            from awr.surfaces.cli.serve import serve_command
 
-            return serve_command
-        return super().get_command(ctx, cmd_name)
+class _Root(_Group):
+    """The top of the tree."""
+
+    apart = _APART[""]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -112,7 +126,8 @@ class _Root(click.Group):
 def _group(groups: dict[str, click.Group], path: str) -> click.Group:
     if path not in groups:
         parent, _, name = path.rpartition(" ")
-        groups[path] = click.Group(name, help=_GROUPS[path], params=list(shared_options()))
+        groups[path] = made = _Group(name, help=_GROUPS[path], params=list(shared_options()))
+        made.apart = _APART.get(path, {})
         _group(groups, parent).add_command(groups[path])
     return groups[path]
 

@@ -26,6 +26,7 @@ _ROOMS: dict[str, str] = {
     ),
     "client": "awr.surfaces.cli.client_view",
     "context": "awr.surfaces.cli.context_view",
+    "guardian": "awr.surfaces.cli.guardian_view",
     "operation": "awr.surfaces.cli.operation_view",
     **dict.fromkeys(("backup", "doctor", "restore"), "awr.surfaces.cli.care_view"),
     **dict.fromkeys(("work.ready", "search", "work.graph"), "awr.surfaces.cli.finding_view"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
@@ -13,16 +12,10 @@ from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 from awr.errors import AwrError, NotFound, fault_of
+from awr.surfaces.http.incoming import Body, GoneError, Headers, Message, Receive, RefusedError, Scope, Send
 from awr.surfaces.http.metrics import CONTENT_TYPE
 from awr.surfaces.http.requests import (
     MAX_BODY_BYTES,
-    Body,
-    GoneError,
-    Headers,
-    Message,
-    Receive,
-    RefusedError,
-    Scope,
     require_client,
     require_host,
     require_media_types,
@@ -43,7 +36,6 @@ READY_SECONDS = 2.0
 #: A refusal of the protocol itself is not larger; a tool's answer that is need not be looked into.
 SMALL_BYTES = 4096
 
-Send = Callable[[Message], Awaitable[None]]
 _JSON = b"application/json"
 
 
@@ -71,7 +63,7 @@ class Application:
         assert scope["type"] == "http", "the server speaks nothing else"
         exchange = Exchange()
         exchange.attach(scope)
-        body = Body(receive)
+        body = Body(receive, limit=MAX_BODY_BYTES)
         answer = _Recorded(send, exchange)
         outcome = "cancelled"
         try:

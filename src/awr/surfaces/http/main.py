@@ -14,8 +14,9 @@ from awr.errors import AwrError, io_error
 from awr.surfaces.http.app import Application
 from awr.surfaces.http.backend import ManyProjects
 from awr.surfaces.http.listening import Server, address_of, listen_on, server_for
+from awr.surfaces.http.log import Faults, Log
 from awr.surfaces.http.service import Service, load_service
-from awr.surfaces.http.watch import Faults, Log, Watch
+from awr.surfaces.http.watch import Watch
 from awr.surfaces.mcp.server import Gate, build_server
 
 __all__ = ["serve", "serve_registry"]

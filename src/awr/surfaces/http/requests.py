@@ -1,26 +1,20 @@
-"""What has to hold before a request is looked into, in the order in which it is asked, and reading its body."""
+"""What has to hold before a request is looked into, in the order in which it is asked."""
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Literal
 
-import anyio
 import msgspec
 from mcp_types import INVALID_REQUEST, PARSE_ERROR
 
-from awr.errors import AwrError, InvalidInput, Io, RuleViolation, Unsupported
+from awr.errors import AwrError, InvalidInput, RuleViolation, Unsupported
 from awr.operations.requests import parse_json
+from awr.surfaces.http.incoming import Headers, RefusedError, Scope
 from awr.surfaces.http.service import Client, Service
 
 __all__ = [
     "MAX_BODY_BYTES",
-    "Body",
-    "GoneError",
-    "Headers",
-    "RefusedError",
     "require_client",
     "require_host",
     "require_media_types",
@@ -30,63 +24,10 @@ __all__ = [
 ]
 
 MAX_BODY_BYTES = 2 * 1024 * 1024
-#: How much of a body is read and dropped so that a refusal arrives, and for how long.
-DRAIN_BYTES = 4 * 1024 * 1024
-DRAIN_SECONDS = 3.0
-
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 MAX_TOKEN_BYTES = 4096
 
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[^:\[\]@/\s]+)(?P<port>:\d*)?", re.ASCII)
-
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-
-
-class RefusedError(Exception):
-    """An answer that is not 200: its status, what it says, and headers it needs.
-
-    `code` is JSON-RPC's own, for what stands where a message of it should be.
-    """
-
-    def __init__(
-        self, status: int, error: AwrError, headers: tuple[tuple[bytes, bytes], ...] = (), *, code: int | None = None
-    ) -> None:
-        super().__init__(error.what)
-        self.status = status
-        self.headers = headers
-        report = error.report()
-        self.body: dict[str, object] = report
-        if code is not None:
-            shown = {"code": code, "message": error.what, "data": report}
-            self.body = {"jsonrpc": "2.0", "id": None, "error": shown}
-
-
-class GoneError(Exception):
-    """The client left before it had said everything."""
-
-
-class Headers:
-    """The headers of a request. One that is there twice has no value."""
-
-    def __init__(self, scope: Scope) -> None:
-        self._found: dict[bytes, list[bytes]] = {}
-        for name, value in scope["headers"]:
-            self._found.setdefault(name, []).append(value)
-
-    def has(self, name: bytes) -> bool:
-        """Tell whether it is there at all."""
-        return name in self._found
-
-    def one(self, name: bytes) -> str | None:
-        """Return the value of a header that is there once."""
-        found = self._found.get(name, [])
-        return found[0].decode("latin-1") if len(found) == 1 else None
-
-    def joined(self, name: bytes) -> str:
-        """Return the values of a header that is a list."""
-        return b",".join(self._found.get(name, [])).decode("latin-1")
 
 
 def require_origin(headers: Headers, service: Service) -> None:
@@ -180,44 +121,6 @@ def require_media_types(headers: Headers) -> None:
         )
 
 
-class Body:
-    """The body of one request. It is read once, or what is left of it is dropped."""
-
-    def __init__(self, receive: Receive) -> None:
-        self._receive = receive
-        self.complete = False
-
-    async def read(self, *, seconds: float) -> bytes:
-        """Return the whole body. Raise RefusedError when it is too large or too slow, GoneError when it ends."""
-        read = bytearray()
-        with anyio.move_on_after(seconds):
-            while not self.complete:
-                read += await self._piece()
-                if len(read) > MAX_BODY_BYTES:
-                    raise _too_large()
-            return bytes(read)
-        raise _too_slow(seconds)
-
-    async def rest(self) -> Message:
-        """Return what comes after the whole body: word that the client has left."""
-        return await self._receive()
-
-    async def drain(self) -> None:
-        """Drop what is left, within bounds, so that a client that is still sending gets its answer."""
-        dropped = 0
-        with anyio.move_on_after(DRAIN_SECONDS):
-            while not self.complete and dropped <= DRAIN_BYTES:
-                dropped += len(await self._piece())
-
-    async def _piece(self) -> bytes:
-        message = await self._receive()
-        if message["type"] != "http.request":
-            raise GoneError
-        self.complete = not message.get("more_body", False)
-        piece: bytes = message.get("body", b"")
-        return piece
-
-
 class _Envelope(msgspec.Struct, frozen=True):
     """What every message of a client has. What else it may have is for the protocol to say."""
 
@@ -248,27 +151,3 @@ def require_message(body: bytes) -> None:
             ),
             code=INVALID_REQUEST,
         ) from None
-
-
-def _too_large() -> RefusedError:
-    return RefusedError(
-        413,
-        InvalidInput(
-            "the body is too large",
-            got=f"more than {MAX_BODY_BYTES} bytes",
-            expected=f"at most {MAX_BODY_BYTES} bytes",
-            next_step="send facts and references, never bulk",
-        ),
-    )
-
-
-def _too_slow(seconds: float) -> RefusedError:
-    return RefusedError(
-        408,
-        Io(
-            "the request took too long to arrive",
-            got="a body that is not complete",
-            expected=f"all of it within {math.ceil(seconds)} seconds",
-            next_step="send the request again",
-        ),
-    )

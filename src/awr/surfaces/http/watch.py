@@ -5,23 +5,21 @@ A line has no arguments, no headers, no query and no text of anybody's: only wha
 
 from __future__ import annotations
 
-import logging
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from typing import IO, Any
+from contextlib import contextmanager
+from typing import Any
 
 import mcp_types as types
-import msgspec
 from mcp.shared.exceptions import MCPError
 
 from awr.ids import new_id, system_clock
 from awr.operations.calling import Answer
+from awr.surfaces.http.log import Log
 from awr.surfaces.http.metrics import Metrics
 from awr.surfaces.http.service import Client
 
-__all__ = ["Exchange", "Log", "Watch", "exchange_of"]
+__all__ = ["Exchange", "Watch", "exchange_of"]
 
 _KEY = "awr.exchange"
 
@@ -48,34 +46,6 @@ def exchange_of(request: Any) -> Exchange:
     found = request.scope[_KEY]
     assert isinstance(found, Exchange), "only requests that were let in arrive here"
     return found
-
-
-class Log:
-    """Lines of JSON on one stream. Where they cannot be written, they are lost and no call is."""
-
-    def __init__(self, stream: IO[str]) -> None:
-        self._stream = stream
-        self._lock = threading.Lock()
-
-    def line(self, **fields: object) -> None:
-        """Write one line, which begins with the time in Unix milliseconds."""
-        text = msgspec.json.encode({"time": system_clock(), **fields}).decode() + "\n"
-        with self._lock, suppress(OSError, ValueError):
-            self._stream.write(text)
-            self._stream.flush()
-
-
-class Faults(logging.Handler):
-    """Says that a library complained, without its words: those may repeat what somebody sent."""
-
-    def __init__(self, log: Log) -> None:
-        super().__init__(level=logging.WARNING)
-        self._log = log
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Write one line."""
-        kind = record.exc_info[0].__name__ if record.exc_info and record.exc_info[0] else None
-        self._log.line(event="library", logger=record.name, level=record.levelname.lower(), exception=kind)
 
 
 class Watch:

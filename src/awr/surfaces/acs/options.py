@@ -1,0 +1,86 @@
+"""What a person says on the command line, made into a setup: secrets under their labels, a policy, a database."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from awr.errors import InvalidInput, NotFound, Unsupported
+from awr.guardian.handshake import Posture
+from awr.guardian.signature import DEFAULT_KEY_ID, Keys, secret_from_environment, secret_from_file
+from awr.project import DATABASE, FOLDER, Project
+from awr.surfaces.acs.desk import Setup
+
+__all__ = ["POLICY_PACKS", "keys_from", "setup_from"]
+
+#: The policies that are built in, by what `--policy` calls them.
+POLICY_PACKS = ("observe",)
+
+
+def setup_from(
+    *,
+    project: Path,
+    secret_files: Sequence[Path],
+    secret_variables: Sequence[str],
+    key_ids: Sequence[str],
+    policy: str,
+    database: Path | None,
+    posture: Posture,
+) -> Setup:
+    """Return the setup of a Guardian. Raise InvalidInput, NotFound, RuleViolation or Unsupported."""
+    if policy not in POLICY_PACKS:
+        raise Unsupported(
+            "there is no such policy",
+            got="another name, or a folder of policies",
+            expected="one of the packs: " + ", ".join(POLICY_PACKS),
+            next_step=f"give --policy {POLICY_PACKS[0]}, or leave it out",
+        )
+    keys = keys_from(secret_files, secret_variables, key_ids)
+    if database is not None:
+        # The same place that the commands which read the record take the name for.
+        return Setup(keys=keys, database=project / database, create=True, posture=posture)
+    return Setup(keys=keys, database=_projects_own(project), create=False, posture=posture)
+
+
+def keys_from(files: Sequence[Path], variables: Sequence[str], key_ids: Sequence[str]) -> Keys:
+    """Return the secrets of files or of environment variables under their labels, in the order in which they stand.
+
+    A single secret needs no label. Raise InvalidInput, and what reading a secret raises.
+    """
+    if files and variables:
+        raise InvalidInput(
+            "secrets are named in two ways, and labels could belong to either",
+            got="files and environment variables",
+            expected="only files, or only environment variables",
+            next_step="give every secret with --secret-file, or every one with --secret-env",
+        )
+    number = len(files) + len(variables)
+    if number == 1 and not key_ids:
+        key_ids = (DEFAULT_KEY_ID,)
+    if number and len(key_ids) != number:
+        raise InvalidInput(
+            "every secret needs a label of its own",
+            got=f"{number} secrets and {len(key_ids)} labels",
+            expected=f"as many labels as secrets; a single secret may go without and is then {DEFAULT_KEY_ID}",
+            next_step="give one --key-id for each secret, in the same order",
+        )
+    if len(set(key_ids)) != len(key_ids):
+        raise InvalidInput(
+            "two secrets have one label",
+            got="a label that is there twice",
+            expected="a label of its own for each secret",
+            next_step="give each --key-id another value",
+        )
+    secrets = [secret_from_file(path) for path in files] or [secret_from_environment(name) for name in variables]
+    return Keys(dict(zip(key_ids, secrets, strict=True)))
+
+
+def _projects_own(folder: Path) -> Path:
+    try:
+        return Project.open(folder).journal.path
+    except (NotFound, InvalidInput):
+        raise NotFound(
+            "there is no project here whose database could hold the record, and no file is named for it",
+            expected=f"{FOLDER}/{DATABASE} in the project folder, or a file of the Guardian's own",
+            next_step="give --database FILE; it is made when it is not there",
+        ) from None
