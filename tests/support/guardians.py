@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -80,7 +81,9 @@ def http(body: bytes | dict[str, Any], *, status: str = "200 OK", headers: str =
 
 
 @contextmanager
-def door(script: Script, *, greeting: Script | None = None, **agreed: Any) -> Iterator[str]:
+def door(
+    script: Script, *, greeting: Script | None = None, tls: ssl.SSLContext | None = None, **agreed: Any
+) -> Iterator[str]:
     """Yield the address of a Guardian that takes every handshake and answers every step by the script.
 
     With a `greeting` it answers the handshake by that one instead.
@@ -89,9 +92,9 @@ def door(script: Script, *, greeting: Script | None = None, **agreed: Any) -> It
     conversations: list[threading.Thread] = []
     open_connections: list[socket.socket] = []
 
-    def converse(connection: socket.socket) -> None:
+    def converse(plain: socket.socket) -> None:
         # The client may have what it wants, or may have given up.
-        with connection, suppress(OSError):
+        with plain, suppress(OSError), tls.wrap_socket(plain, server_side=True) if tls else plain as connection:
             request = _request(connection)
             if request["method"] == "handshake/hello" and greeting is not None:
                 greeting(connection, request)
@@ -111,7 +114,7 @@ def door(script: Script, *, greeting: Script | None = None, **agreed: Any) -> It
     listening = threading.Thread(target=listen)
     listening.start()
     try:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}/acs"
+        yield f"{'https' if tls else 'http'}://127.0.0.1:{listener.getsockname()[1]}/acs"
     finally:
         listener.shutdown(socket.SHUT_RDWR)
         listener.close()
@@ -184,7 +187,7 @@ def serve(guardian: Guardian) -> None:
     """Answer over HTTP for ever."""
 
     class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:  # noqa: N802 - the name that http.server calls
+        def do_POST(self) -> None:
             body = guardian.answer(self.rfile.read(int(self.headers["Content-Length"])))
             self.send_response(200)
             self.send_header("Content-Length", str(len(body)))

@@ -692,7 +692,7 @@ def test_a_text_takes_the_place_of_a_summary() -> None:
     assert (outcome.action, outcome.content, outcome.payload) == ("proceed_modified", "a better one", None)
 
 
-ASK = {
+ASK: dict[str, Any] = {
     "decision": "ask",
     "reasoning": "r",
     "ask_details": {

@@ -28,7 +28,7 @@ CLOSING_SECONDS = 5.0
 #: Requests that were given up on, and may yet be answered.
 MAX_ABANDONED = 1_024
 
-_LENGTH = re.compile(rb"(?:^|\r\n)content-length:[ \t]*([0-9]{1,9})[ \t]*(?:\r\n|$)", re.IGNORECASE)
+_LENGTH = re.compile(rb"content-length:[ \t]*([0-9]{1,9})[ \t]*", re.IGNORECASE)
 
 
 class StdioTransport:
@@ -68,13 +68,15 @@ class StdioTransport:
             return Silence("transport")
 
     def close(self) -> None:
-        """Close the process's input and wait for its end; end it when it stays."""
+        """Close the process's input and output and wait for its end; end it when it stays."""
         process, self._process, self._broken = self._process, None, True
         if process is None:
             return
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.close()
+        # A process that is still writing learns of it too.
+        process.stdout.close()
         for insist in (process.terminate, process.kill):
             try:
                 process.wait(CLOSING_SECONDS)
@@ -82,7 +84,6 @@ class StdioTransport:
             except subprocess.TimeoutExpired:
                 insist()
         process.wait()
-        process.stdout.close()
 
     def _start(self) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
@@ -113,10 +114,11 @@ class StdioTransport:
             if len(self._buffer) > MAX_HEADER_BYTES:
                 raise OSError("the process writes no frames")
             self._read(process.stdout.fileno(), deadline)
-        lengths = _LENGTH.findall(self._buffer[:end])
-        if len(lengths) != 1 or int(lengths[0]) > MAX_ANSWER_BYTES:
+        headers = self._buffer[:end].split(b"\r\n")
+        lengths = [int(found[1]) for header in headers if (found := _LENGTH.fullmatch(header))]
+        if len(lengths) != 1 or lengths[0] > MAX_ANSWER_BYTES:
             raise OSError("the frame has no length that can be used")
-        begin, length = end + 4, int(lengths[0])
+        begin, length = end + 4, lengths[0]
         while len(self._buffer) < begin + length:
             self._read(process.stdout.fileno(), deadline)
         body = self._buffer[begin : begin + length]
