@@ -11,6 +11,7 @@ import sys
 import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +125,11 @@ def _head() -> Iterator[str]:
             ("Standard", f"Agent Control Standard {known.spec_version}, as in the text of its release 0.1.4"),
             ("Its repository and commit", f"`{known.repository}`, `{text.upstream_commit}`"),
             ("SHA-256 of the specification", f"`{text.sha256}`"),
-            ("Corpus", f"`agent-evidence-vectors` 0.27.0, ACS-Core suite, digest `{known.digest}`"),
+            (
+                "Corpus",
+                f"`agent-evidence-vectors` {version('agent-evidence-vectors')}, ACS-Core suite, "
+                f"digest `{known.digest}`",
+            ),
             ("Date", "that of the commit which holds this page"),
             ("Claimant", project["authors"][0]["name"]),
             ("Where it is found", "`docs/conformance.md` in the sources of this version"),
