@@ -41,8 +41,8 @@ PAYLOAD = {
 }
 MEANING = (
     "A signed request is verified, checked for replay, chained, committed with synchronous=FULL and answered under\n"
-    "a signature; the ratio says what of a ping's rate is left of that. It does not say how fast your disk is: where\n"
-    "an fsync takes longer than here, a Guardian answers about as many requests a second as the disk takes commits."
+    "a signature; the ratio says what of a ping's rate is left of that. It does not say how fast your disk is: one\n"
+    "whose fsync takes longer makes a single client wait as long, and many wait together for one."
 )
 
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from awr.client.acs.async_guardian_client import AsyncGuardianClient
+    from awr.client.acs.guardian_client import GuardianClient
     from awr.client.workflow import Workflow
 
-__all__ = ["Workflow"]
+__all__ = ["AsyncGuardianClient", "GuardianClient", "Workflow"]
 
 
 def __getattr__(name: str) -> Any:
-    if name != "Workflow":
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from awr.client.workflow import Workflow
+    from awr import client
 
-    return Workflow
+    return getattr(client, name)

@@ -57,7 +57,6 @@ def test_every_example_payload_passes_its_own_schema(method: str) -> None:
 def test_what_is_kept_of_a_tool_call_is_its_name_its_counts_and_its_size() -> None:
     facts = facts_of("steps/toolCallRequest", PAYLOADS["steps/toolCallRequest"])
     assert facts.pop("payload_bytes") > 100
-    assert len(facts.pop("payload_sha256")) == 64
     assert facts == {"counts": {"arguments": 1}, "tool_name": "Bash", "tool_provider": "host"}
 
 

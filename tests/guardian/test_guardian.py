@@ -15,7 +15,7 @@ from awr.guardian.guardian import Guardian, Notice
 from awr.guardian.hooks import HOOKS
 from awr.guardian.reading import MAX_ITEMS
 from awr.guardian.signature import Keys
-from awr.guardian.store import Session
+from awr.guardian.store import Session, Store
 from awr.guardian.verdict import DEFERRALS, DeferDetails, Step, Verdict
 from awr.guardian.verification import verify
 from tests.support.acs import PAYLOADS, TEXT, Agent, guardian_at, hello
@@ -485,6 +485,108 @@ def test_a_batch_of_more_items_than_are_answered_is_refused_whole(guardian: Guar
     assert session_of(guardian, agent).entries == 0
     answers = agent.post(steps[1:])
     assert [answer["result"]["decision"] for answer in answers] == ["allow"] * MAX_ITEMS
+
+
+def together(guardian: Guardian, *messages: Any) -> list[Any]:
+    bodies = [(json.dumps(message).encode(), 0.0) for message in messages]
+    return list(map(json.loads, guardian.answer_together(bodies)))
+
+
+def test_requests_that_are_there_together_are_answered_as_if_one_came_after_the_other(
+    guardian: Guardian, agent: Agent, clock: Clock
+) -> None:
+    other = Agent(guardian.answer, clock=clock)
+    first = agent.request(TOOL, PAYLOADS[TOOL])
+    answers = together(
+        guardian,
+        agent.request("handshake/hello", hello()),
+        first,
+        other.request(TOOL, PAYLOADS[TOOL]),
+        first,
+        agent.request(TOOL, {"tool": {}}),
+        agent.unsigned("system/ping", {}),
+        [agent.request("steps/turnEnd", PAYLOADS["steps/turnEnd"]), 7],
+        agent.request("steps/sessionEnd", PAYLOADS["steps/sessionEnd"]),
+        agent.request(TOOL, PAYLOADS[TOOL]),
+    )
+    assert "negotiated_version" in answers[0]["result"]
+    assert answers[1]["result"]["decision"] == "allow"
+    assert [code(answer) for answer in answers[2:5]] == [
+        (-32003, "no_session"),
+        (-32005, "replay_detected"),
+        (-32602, "invalid_payload"),
+    ]
+    assert answers[5]["result"]["payload"]["status"] == "ok"
+    assert answers[6][0]["result"]["decision"] == "allow"
+    assert answers[7]["result"]["decision"] == "allow"
+    assert answers[8]["result"]["reason_codes"] == ["session_closed"]
+    session = session_of(guardian, agent)
+    published = [answer["result"]["chain_hash"] for answer in (answers[1], answers[6][0], answers[7])]
+    assert verify(guardian.store, session, witnessed=tuple(published)).broken is None
+    assert session.entries == 3
+
+
+def test_requests_that_are_there_together_share_one_commit(guardian: Guardian, agent: Agent) -> None:
+    agent.begin()
+    requests = [agent.request(TOOL, PAYLOADS[TOOL]) for _ in range(20)]
+    watcher = Store.read(guardian.store.database.path)
+    seen = {watcher.database.rows("PRAGMA data_version")[0][0]}
+    decide = guardian._policy.decide
+
+    def deciding(step: Step) -> Verdict:
+        seen.add(watcher.database.rows("PRAGMA data_version")[0][0])
+        return decide(step)
+
+    guardian._policy.decide = deciding  # type: ignore[method-assign]
+    together(guardian, *requests)
+    assert len(seen) == 1, "nothing is committed while the group is answered"
+    assert watcher.database.rows("PRAGMA data_version")[0][0] not in seen
+    watcher.close()
+
+
+def test_a_fault_in_one_of_several_requests_undoes_that_one_only(
+    guardian: Guardian, agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent.begin()
+    append = guardian.store.append
+    calls = iter(range(3))
+
+    def failing(*args: Any, **named: Any) -> bytes:
+        if next(calls) == 1:
+            raise LookupError(TEXT)
+        return append(*args, **named)
+
+    monkeypatch.setattr(guardian.store, "append", failing)
+    requests = [agent.request(TOOL, PAYLOADS[TOOL]) for _ in range(3)]
+    decisions = [answer["result"]["decision"] for answer in together(guardian, *requests)]
+    assert decisions == ["allow", "deny", "allow"]
+    monkeypatch.undo()
+    assert session_of(guardian, agent).entries == 2
+    assert agent.post(requests[1])["result"]["decision"] == "allow", "it left nothing, not even its id"
+
+
+def test_when_the_shared_commit_fails_each_request_gets_a_turn_of_its_own(tmp_path: Path) -> None:
+    notices: list[Notice] = []
+    guardian = guardian_at(tmp_path / "acs.db", notice=notices.append)
+    agent = Agent(guardian.answer)
+    agent.begin()
+    notices.clear()
+    database = guardian.store.database
+    requests = [agent.request(TOOL, PAYLOADS[TOOL]) for _ in range(60)]
+    pages = database.rows("PRAGMA page_count")[0][0]
+    database.execute(f"PRAGMA max_page_count = {pages}")
+    answers = [answer["result"] for answer in together(guardian, *requests)]
+    database.execute("PRAGMA max_page_count = 1000000")
+    allowed = [result for result in answers if result["decision"] == "allow"]
+    denied = [result for result in answers if result["decision"] == "deny"]
+    assert allowed
+    assert denied
+    assert {tuple(result["reason_codes"]) for result in denied} == {("store_full",)}
+    session = session_of(guardian, agent)
+    published = tuple(result["chain_hash"] for result in allowed)
+    assert verify(guardian.store, session, witnessed=published).broken is None
+    assert session.entries == len(allowed)
+    assert len(notices) == 60, "what was undone is not told of"
 
 
 def test_an_intent_is_fixed_by_the_first_step_that_has_one(guardian: Guardian, agent: Agent) -> None:

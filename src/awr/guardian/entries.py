@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping
 from typing import Any
 
@@ -55,9 +54,10 @@ def entry_hash(entry: Mapping[str, Any], *, previous_hash: str | None) -> str:
 
 def step_bytes(step_id: str) -> bytes:
     """Return the 16 bytes of a step id, in which two spellings of one UUID are the same."""
-    return uuid.UUID(step_id).bytes
+    return bytes.fromhex(step_id.replace("-", ""))
 
 
 def step_text(step_id: bytes) -> str:
     """Return a step id in its lowercase form."""
-    return str(uuid.UUID(bytes=step_id))
+    text = step_id.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

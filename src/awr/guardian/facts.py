@@ -20,52 +20,35 @@ __all__ = ["Known", "facts_of", "identifier", "provenance_of", "summary_of"]
 #: A longer identifier is kept as its hash.
 MAX_IDENTIFIER = 256
 
-#: Members that are identifiers or come from an enumeration of the standard, wherever a payload has them.
-_IDENTIFIERS = (
-    "turn_id",
-    "parent_turn_id",
-    "triggered_by",
-    "trigger_type",
-    "exit_status",
-    "operation",
-    "capability",
-    "request_id_ref",
-    "policy_mode",
-    "memory_id",
-    "subagent_session_id",
-    "parent_session_id",
-    "parent_step_id",
-    "intent_derivation",
-    "outcome",
-    "final_chain_hash",
-    "pre_compact_chain_hash",
-    "skill_id",
-    "load_trigger",
-    "registration_ref",
-    "replaced_by",
+#: Members of which something is kept, wherever a payload has them: identifiers and what comes from an enumeration of
+#: the standard, numbers of the standard's, and lists and maps of which only the length is kept.
+_IDENTIFIERS = frozenset(
+    (
+        *("turn_id", "parent_turn_id", "triggered_by", "trigger_type", "exit_status", "operation", "capability"),
+        *("request_id_ref", "policy_mode", "memory_id", "subagent_session_id", "parent_session_id", "parent_step_id"),
+        *("intent_derivation", "outcome", "final_chain_hash", "pre_compact_chain_hash", "skill_id", "load_trigger"),
+        *("registration_ref", "replaced_by"),
+    )
 )
-#: Numbers of the standard's.
-_NUMBERS = (
-    "duration_ms",
-    "estimated_input_tokens",
-    "target_summary_tokens",
-    "lineage_depth_after",
-    "subagent_step_count",
-    "step_count",
-    "tool_call_count",
+_NUMBERS = frozenset(
+    (
+        *("duration_ms", "estimated_input_tokens", "target_summary_tokens", "lineage_depth_after"),
+        *("subagent_step_count", "step_count", "tool_call_count"),
+    )
 )
-#: Lists and maps of which only the length is kept.
-_COUNTED = (
-    "content",
-    "arguments",
-    "outputs",
-    "results",
-    "entries",
-    "entries_to_compact",
-    "entries_compacted",
-    "declared_capabilities",
-    "load_path",
+_COUNTED = frozenset(
+    (
+        *("content", "arguments", "outputs", "results", "entries", "entries_to_compact", "entries_compacted"),
+        *("declared_capabilities", "load_path"),
+    )
 )
+#: Members of which some members are kept, under both names.
+_NAMED = {
+    "tool": ("name", "version", "provider"),
+    "memory_store": ("name", "scope"),
+    "source": ("name", "type", "version"),
+    "subagent_descriptor": ("agent_id", "model_id"),
+}
 
 
 class Known(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,29 +69,31 @@ def identifier(text: str) -> str:
 
 
 def facts_of(method: str, payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is kept of one payload beside its provenance. The payload has passed its schema."""
-    canonical = acs_bytes(payload)
-    facts: dict[str, Any] = {"payload_bytes": len(canonical), "payload_sha256": digest(canonical)}
-    for name in _IDENTIFIERS:
-        if isinstance(found := payload.get(name), str):
+    """Return what is kept of one payload beside its provenance. The payload has passed its schema.
+
+    `payload_bytes` is its size as compact JSON. No hash of it is kept: of a short text, it would give the text away.
+    """
+    facts: dict[str, Any] = {"payload_bytes": len(msgspec.json.encode(payload))}
+    counts: dict[str, int] = {}
+    for name, found in payload.items():
+        if name in _IDENTIFIERS and isinstance(found, str):
             facts[name] = identifier(found)
-    for name in _NUMBERS:
-        if isinstance(found := payload.get(name), int):
+        elif name in _NUMBERS and isinstance(found, int):
             facts[name] = found
-    counts = {name: len(found) for name in _COUNTED if isinstance(found := payload.get(name), list | dict)}
+        elif name in _COUNTED and isinstance(found, list | dict):
+            counts[name] = len(found)
+        elif name in _NAMED and isinstance(found, dict):
+            facts |= {
+                f"{name}_{part}": identifier(found[part]) for part in _NAMED[name] if isinstance(found.get(part), str)
+            }
+        elif name in {"intent", "subagent_intent"} and isinstance(found, dict) and method != "steps/toolCallRequest":
+            facts[name] = intent_facts(found)
     if counts:
         facts["counts"] = counts
     if method == "steps/sessionEnd":
         facts["reason"] = payload["reason"]
-    facts.update(_named(payload, "tool", ("name", "version", "provider")))
-    facts.update(_named(payload, "memory_store", ("name", "scope")))
-    facts.update(_named(payload, "source", ("name", "type", "version")))
-    facts.update(_named(payload, "subagent_descriptor", ("agent_id", "model_id")))
     if not method.startswith("steps/"):
-        facts.update(_wrapped(payload))
-    for name in ("intent", "subagent_intent"):
-        if isinstance(found := payload.get(name), dict) and method != "steps/toolCallRequest":
-            facts[name] = intent_facts(found)
+        facts |= _wrapped(payload)
     return facts
 
 
@@ -157,13 +142,6 @@ def summary_of(known: tuple[Known, ...], *, step_id: str, depths: Mapping[str, i
     if all(depth is not None for depth in reached):
         summary["max_lineage_depth"] = max(depth for depth in reached if depth is not None)
     return summary
-
-
-def _named(payload: Mapping[str, Any], member: str, names: tuple[str, ...]) -> dict[str, str]:
-    inner = payload.get(member)
-    if not isinstance(inner, dict):
-        return {}
-    return {f"{member}_{name}": identifier(inner[name]) for name in names if isinstance(inner.get(name), str)}
 
 
 def _wrapped(payload: Mapping[str, Any]) -> dict[str, str]:

@@ -8,7 +8,7 @@ entry is chained and the policy decides: both are committed before anybody is an
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -107,6 +107,30 @@ class Guardian:
             return msgspec.json.encode([self._answer(item) for item in value])
         return msgspec.json.encode(self._answer(value))
 
+    def answer_together(self, bodies: Sequence[tuple[bytes, float]]) -> list[bytes]:
+        """Answer bodies that are there at the same time, in order, with one commit for all of them.
+
+        Each comes with its arrival, as `answer` has it. If that commit fails, each gets a turn of its own.
+        """
+        if len(bodies) > 1:
+            tell = self._notice
+            told: list[Notice] = []
+            self.store.patient_since(min(arrived for _, arrived in bodies))
+            try:
+                self._notice = told.append
+                with self.store.group():
+                    answers = [self.answer(body, arrived=arrived) for body, arrived in bodies]
+            except AwrError:
+                pass
+            else:
+                if tell is not None:
+                    for notice in told:
+                        tell(notice)
+                return answers
+            finally:
+                self._notice = tell
+        return [self.answer(body, arrived=arrived) for body, arrived in bodies]
+
     def refuse(self, refusal: Refusal) -> bytes:
         """Return the answer to a body that could not be read."""
         self._tell(None, *_told(refusal), None, None, time.perf_counter())
@@ -134,6 +158,8 @@ class Guardian:
         except Refusal as refusal:
             outcome = refusal
         except Exception as error:
+            if isinstance(error, AwrError) and self.store.grouped:
+                raise
             # What is not recorded is not allowed.
             outcome = _failed_closed(hook_of(envelope.method), error)
             fault = None if isinstance(error, AwrError) else type(error).__name__

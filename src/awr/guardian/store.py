@@ -10,6 +10,7 @@ import os
 import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -88,6 +89,8 @@ class Store:
         #: When the request arrived that is being answered, and whether the last turn was waited for in vain.
         self.since = time.monotonic()
         self.in_vain = False
+        #: Whether several requests share one transaction now.
+        self.grouped = False
 
     @classmethod
     def open(cls, path: Path, *, now: int, create: bool, busy_ms: int = BUSY_MS) -> Store:
@@ -121,9 +124,19 @@ class Store:
         """Say when the request arrived that is answered next, in seconds of `time.monotonic`."""
         self.since = arrived
 
-    def turn(self) -> _Turn:
-        """Hold one transaction for writing. Raise Storage when no turn is got in time."""
-        return _Turn(self)
+    def turn(self) -> AbstractContextManager[None]:
+        """Hold one transaction for writing, or a part of the group's. Raise Storage when no turn is got in time."""
+        return _Part(self.database) if self.grouped else _Turn(self)
+
+    @contextmanager
+    def group(self) -> Iterator[None]:
+        """Let the turns inside share one transaction and its commit. If it fails, nothing of any of them is kept."""
+        with _Turn(self):
+            self.grouped = True
+            try:
+                yield
+            finally:
+                self.grouped = False
 
     def session(self, session_id: str) -> Session | None:
         """Return a session by the id that its client chose, or None."""
@@ -335,6 +348,21 @@ class _Turn:
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         self._transaction.__exit__(kind, *rest)
+
+
+class _Part:
+    """A request's part of a shared transaction, which can be undone alone."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def __enter__(self) -> None:
+        self._database.execute("SAVEPOINT request")
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self._database.execute("ROLLBACK TO request")
+        self._database.execute("RELEASE request")
 
 
 class _Packed:

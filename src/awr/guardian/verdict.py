@@ -45,12 +45,16 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PolicyReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A rule that decided. No member may be empty."""
+    """A rule that decided. No member may be empty: a reader could not tell it from one that is absent."""
 
     policy_id: NonEmpty | Unset = msgspec.UNSET
     policy_version: NonEmpty | Unset = msgspec.UNSET
     policy_name: NonEmpty | Unset = msgspec.UNSET
     rule_id: NonEmpty | Unset = msgspec.UNSET
+
+    def __post_init__(self) -> None:
+        if "" in (self.policy_id, self.policy_version, self.policy_name, self.rule_id):
+            raise ValueError("a member of a policy reference is empty")
 
 
 class Redaction(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,6 +159,12 @@ def settle(hook: Hook, verdict: Verdict, *, deferrals: int) -> Verdict:
         return denied("approver_unavailable", "the policy asks for an approval, and no approver is known here")
     if verdict.decision == "defer" and "defer" in hook.permits and deferrals >= DEFERRALS:
         return denied("deferral_bound_exceeded", f"the session has been deferred {DEFERRALS} times")
+    if (
+        verdict.decision == "defer"
+        and "defer" in hook.permits
+        and not isinstance(verdict.defer_details, DeferDetails)
+    ):
+        return instead(hook, "evaluation_failed", "the policy defers and does not say how it is resolved")
     if verdict.decision == "modify" and "modify" in hook.permits and not is_composed(verdict.modifications):
         return instead(hook, "evaluation_failed", "the policy's modification contradicts itself")
     if verdict.decision not in hook.permits:

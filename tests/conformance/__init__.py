@@ -1,0 +1,1 @@
+"""What this Guardian and its client do of the Agent Control Standard, and the page that says so."""
