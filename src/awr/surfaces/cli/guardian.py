@@ -42,7 +42,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--policy",
         default="observe",
-        metavar="PACK|DIR",
+        metavar="PACK",
         help="What decides; `observe`, which allows every step and records it, if left out.",
     ),
     click.option(
