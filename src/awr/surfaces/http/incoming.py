@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import suppress
 from typing import Any
-
-import anyio
 
 from awr.errors import AwrError, InvalidInput, Io
 
@@ -119,13 +119,15 @@ class Body:
     async def read(self, *, seconds: float) -> bytes:
         """Return the whole body. Raise TooLargeError, TooSlowError, or GoneError when it ends."""
         read = bytearray()
-        with anyio.move_on_after(seconds):
-            while not self.complete:
-                read += await self._piece()
-                if len(read) > self._limit:
-                    raise TooLargeError(self._limit)
-            return bytes(read)
-        raise TooSlowError(seconds)
+        try:
+            async with asyncio.timeout(seconds):
+                while not self.complete:
+                    read += await self._piece()
+                    if len(read) > self._limit:
+                        raise TooLargeError(self._limit)
+        except TimeoutError:
+            raise TooSlowError(seconds) from None
+        return bytes(read)
 
     async def rest(self) -> Message:
         """Return what comes after the whole body: word that the client has left."""
@@ -134,9 +136,10 @@ class Body:
     async def drain(self) -> None:
         """Drop what is left, within bounds, so that a client that is still sending gets its answer."""
         dropped = 0
-        with anyio.move_on_after(DRAIN_SECONDS):
-            while not self.complete and dropped <= DRAIN_BYTES:
-                dropped += len(await self._piece())
+        with suppress(TimeoutError):
+            async with asyncio.timeout(DRAIN_SECONDS):
+                while not self.complete and dropped <= DRAIN_BYTES:
+                    dropped += len(await self._piece())
 
     async def _piece(self) -> bytes:
         message = await self._receive()

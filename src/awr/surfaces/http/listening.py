@@ -9,7 +9,7 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 
 import h11
 import uvicorn
@@ -75,14 +75,49 @@ def address_of(listener: socket.socket) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+class _Together:
+    """A transport whose writes of one moment leave together: the head of an answer and its body are one packet.
+
+    uvicorn writes them one after the other, each a call of the system and a packet of its own.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._pending: list[bytes] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Keep the bytes until everything is written that is written now."""
+        if not self._pending:
+            self._loop.call_soon(self.flush)
+        self._pending.append(data)
+
+    def close(self) -> None:
+        """Send what is kept, and close."""
+        self.flush()
+        self._transport.close()
+
+    def flush(self) -> None:
+        """Send what is kept."""
+        data = b"".join(self._pending)
+        self._pending.clear()
+        if data:
+            self._transport.write(data)
+
+
 class PromptProtocol(H11Protocol):
     """HTTP/1.1 whose headers have to arrive in time: uvicorn waits for them as long as the client likes."""
 
     header_seconds = HEADER_SECONDS
     _deadline: asyncio.TimerHandle | None = None
+    _together: _Together
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        self._together = _Together(transport, self.loop)
+        super().connection_made(cast(asyncio.Transport, self._together))
         if len(self.connections) > MAX_CONNECTIONS:
             transport.abort()
         else:
@@ -94,6 +129,10 @@ class PromptProtocol(H11Protocol):
             self._await_headers()
         else:
             self._forget()
+
+    def eof_received(self) -> None:
+        # Behind this line the loop closes the transport, and drops what is written later.
+        self._together.flush()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._forget()
