@@ -295,6 +295,17 @@ def test_a_method_that_the_guardian_does_not_evaluate_is_not_sent_and_proceeds_o
     ]
 
 
+def test_all_wrapped_methods_at_once_can_be_offered_and_agreed_on() -> None:
+    session = GuardianSession(
+        Settings(agent_id="a", methods=("protocols/MCP/*",)), secret=SECRET, transports=("http",)
+    )
+    request = session.hello()
+    session.welcomed(request, reply(hello(sent(request))))
+    assert isinstance(session.ask("protocols/MCP/resources/read", {}), Request)
+    with pytest.raises(InvalidInput):
+        session.ask(TOOL, PAYLOAD)
+
+
 def test_the_negotiated_time_of_a_method_goes_before_the_default() -> None:
     agent = Agent(agreed={"timeout_config": {"default_ms": 700, "per_method_ms": {TOOL: 90, "steps/x": 1}}})
     agent.begin()

@@ -6,8 +6,8 @@ stands beside it.
 
 from __future__ import annotations
 
+import os
 import re
-import secrets
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -24,6 +24,7 @@ from awr.client.acs.settings import LONGEST_WAIT_MS, Settings
 from awr.errors import InvalidInput, InvalidTransition
 from awr.guardian.envelope import ACS_VERSION, rfc3339
 from awr.guardian.handshake import Transport
+from awr.guardian.hooks import agreed_on
 from awr.guardian.reading import read_json
 from awr.guardian.refusals import Code, Refusal
 from awr.guardian.signature import DEFAULT_KEY_ID, Keys, sign
@@ -181,7 +182,7 @@ class GuardianSession:
                 expected="start() first",
                 next_step="call start() and look at its state",
             )
-        if method not in self.settings.methods:
+        if not agreed_on(method, self.settings.methods):
             raise InvalidInput(
                 "the settings do not name this method",
                 expected="one of the methods that the client offered in its handshake",
@@ -189,7 +190,7 @@ class GuardianSession:
             )
         if self._agreement is None:
             return self._without_guardian(method)
-        if method not in self._agreement.methods_evaluated:
+        if not agreed_on(method, self._agreement.methods_evaluated):
             return self._not_sent("method_not_evaluated", method, decided_by="not_evaluated")
         extra = {"turn_id": turn_id, "parent_turn_id": parent_turn_id}
         metadata: dict[str, Any] = {name: value for name, value in extra.items() if value is not None}
@@ -249,7 +250,7 @@ class GuardianSession:
             "payload": dict(payload),
         }
         if self.settings.nonce:
-            params["nonce"] = secrets.token_hex(16)
+            params["nonce"] = os.urandom(16).hex()
         message: dict[str, Any] = {"jsonrpc": "2.0", "method": method, "id": request_id, "params": params}
         began = self._monotonic()
         try:
