@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from awr.client.acs.audit import AuditRecord
+from awr.client.acs.exchange import Reply, Request, Settled, Silence
 from awr.client.acs.outcome import Outcome, Started
-from awr.client.acs.session import ALWAYS_BLOCK, GuardianSession, Reply, Request, Settled, Silence
+from awr.client.acs.session import ALWAYS_BLOCK, GuardianSession
 from awr.client.acs.settings import Settings
 from awr.errors import InvalidInput, InvalidTransition
 from awr.guardian.envelope import Envelope

@@ -10,9 +10,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from awr.client.acs.audit import AuditFile, AuditRecord, Sink
+from awr.client.acs.exchange import Settled
 from awr.client.acs.http_transport import HttpTransport
 from awr.client.acs.outcome import Outcome, Started
-from awr.client.acs.session import GuardianSession, Settled
+from awr.client.acs.session import GuardianSession
 from awr.client.acs.settings import Settings
 from awr.guardian.signature import DEFAULT_KEY_ID
 

@@ -18,6 +18,7 @@ import msgspec
 from awr.chain import acs_bytes
 from awr.client.acs.answers import Agreement, Decision, Unusable, decision_of, hello_of, is_pong, result_of
 from awr.client.acs.audit import AuditRecord, Event
+from awr.client.acs.exchange import Reply, Request, Settled, Silence
 from awr.client.acs.modification import UNSUPPORTED, Inapplicable, modified
 from awr.client.acs.outcome import Approval, Deferral, FailureClass, Outcome, Started
 from awr.client.acs.settings import LONGEST_WAIT_MS, Settings
@@ -30,7 +31,7 @@ from awr.guardian.refusals import Code, Refusal
 from awr.guardian.signature import DEFAULT_KEY_ID, Keys, sign
 from awr.ids import Clock, system_clock
 
-__all__ = ["ALWAYS_BLOCK", "GuardianSession", "Reply", "Request", "Settled", "Silence"]
+__all__ = ["ALWAYS_BLOCK", "GuardianSession"]
 
 HANDSHAKE = "handshake/hello"
 PING = "system/ping"
@@ -55,43 +56,6 @@ ALWAYS_BLOCK = frozenset(
 _ALWAYS_BLOCK_CLASSES = frozenset({"signature", "binding", "unsendable"})
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-
-
-class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be sent, and until when its answer counts. `deadline` is of the monotonic clock, in seconds."""
-
-    request_id: str
-    method: str
-    body: bytes
-    began: float
-    timeout_ms: int
-    #: The chain's head that this request stated or would have.
-    head: str | None = None
-
-    @property
-    def deadline(self) -> float:
-        """The end of the one time that everything has: names, connection, sending, waiting, reading."""
-        return self.began + self.timeout_ms / 1000
-
-
-class Reply(msgspec.Struct, frozen=True):
-    """What came: the body, and the status of HTTP where there is one."""
-
-    body: bytes
-    status: int | None = None
-
-
-class Silence(msgspec.Struct, frozen=True):
-    """Nothing came."""
-
-    failure: Literal["timeout", "transport"]
-
-
-class Settled(msgspec.Struct, frozen=True):
-    """An outcome, and what has to be recorded before it is acted on."""
-
-    outcome: Outcome
-    records: tuple[AuditRecord, ...] = ()
 
 
 class GuardianSession:
