@@ -27,6 +27,7 @@ _MARK = "\x1e"
 _SAME = (
     (re.compile(r"\b[0-9A-HJKMNP-TV-Z]{26}\b"), "ID"),
     (re.compile(r"\b[0-9a-f]{64}\b"), "HASH"),
+    (re.compile(r"\b[0-9a-f]{12}\b"), "SHORT"),
     (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"), "TIME"),
     (re.compile(r"\b17\d{11}\b|\b18\d{11}\b"), "MS"),
     (re.compile(r"127\.0\.0\.1:\d+"), "ADDRESS"),

@@ -31,6 +31,7 @@ from awr.hosts.observation import Reason
 from awr.operations.registry import OPERATIONS
 from awr.sources.ledger import parse_ledger
 from awr.sources.manifest import parse_manifest
+from awr.surfaces.acs.notices import Notices
 from awr.surfaces.cli.app import program
 from awr.surfaces.cli.commands import OperationCommand
 from awr.surfaces.http.log import Log
@@ -187,6 +188,9 @@ def test_every_key_metric_and_log_field_of_the_service_is_documented() -> None:
     names += re.findall(r"^# TYPE (\w+)", Metrics().text(), re.MULTILINE)
     stream = io.StringIO()
     Watch(Log(stream)).done(Exchange(), "ok")
+    names += json.loads(stream.getvalue())
+    stream.truncate(stream.seek(0))
+    Notices(Log(stream)).early("disconnected")
     names += json.loads(stream.getvalue())
     assert [name for name in names if f"`{name}`" not in text] == []
     assert ", ".join(f"{bound:g}" for bound in BUCKETS[:-1]) + f" and {BUCKETS[-1]:g} seconds" in text

@@ -9,10 +9,11 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import httpx2
 import msgspec
@@ -28,6 +29,7 @@ __all__ = [
     "Running",
     "eventually",
     "identity",
+    "listening",
     "modern_headers",
     "modern_params",
     "registry_text",
@@ -88,12 +90,14 @@ class Running:
     @property
     def address(self) -> tuple[str, int]:
         """Where it listens."""
-        host, _, port = self.url.removeprefix("http://").removesuffix("/mcp").rpartition(":")
-        return host.strip("[]"), int(port)
+        found = urlsplit(self.url)
+        assert found.hostname is not None
+        assert found.port is not None
+        return found.hostname, found.port
 
     def at(self, path: str) -> str:
         """Return the URL of another path."""
-        return self.url.removesuffix("/mcp") + path
+        return self.url.rpartition("/")[0] + path
 
     def errors(self) -> str:
         """Return what it wrote to standard error."""
@@ -127,29 +131,35 @@ def serving(
 
     `script` is run instead of the program itself; it has to start the same service.
     """
-    err = registry.with_name(f"{registry.stem}-{time.monotonic_ns()}.err")
     program = ["-c", script] if script is not None else ["-m", "awr.surfaces.mcp.main"]
-    home = registry.parent / "home"
+    tokens = {f"TOKEN_{client}": token_of(client) for client in clients}
+    command = [sys.executable, *program, "--registry", str(registry), "--listen", "127.0.0.1:0"]
+    variables = {**tokens, **(environment or {})}
+    with listening(command, registry.parent, says="AWR MCP", environment=variables) as running:
+        yield running
+
+
+@contextmanager
+def listening(
+    command: Sequence[str], folder: Path, *, says: str, environment: Mapping[str, str] | None = None
+) -> Iterator[Running]:
+    """Run a program that says where it listens, until the block ends. `says` are the words before "listening at"."""
+    err = folder / f"{time.monotonic_ns()}.err"
+    home = folder / "home"
     home.mkdir(exist_ok=True)
     with err.open("wb") as stream:
         process = subprocess.Popen(
-            [sys.executable, *program, "--registry", str(registry), "--listen", "127.0.0.1:0"],
+            command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=stream,
-            env={
-                **os.environ,
-                "HOME": str(home),
-                "PYTHONWARNINGS": "error",
-                **{f"TOKEN_{client}": token_of(client) for client in clients},
-                **(environment or {}),
-            },
+            env={**os.environ, "HOME": str(home), "PYTHONWARNINGS": "error", **(environment or {})},
         )
     running = Running(process, err)
     try:
-        line = eventually(lambda: _first_line(running)).split()
-        assert line[:4] == ["AWR", "MCP", "listening", "at"], running.errors()
-        running.url = line[4]
+        line = eventually(lambda: _first_line(running))
+        assert line.startswith(f"{says} listening at http://"), running.errors()
+        running.url = line.split()[-1]
         yield running
     finally:
         if process.poll() is None:

@@ -42,11 +42,19 @@ def setup_from(
     return Setup(keys=keys, database=_projects_own(project), create=False, posture=posture)
 
 
-def keys_from(files: Sequence[Path], variables: Sequence[str], key_ids: Sequence[str]) -> Keys:
+def keys_from(files: Sequence[Path], variables: Sequence[str], key_ids: Sequence[str], *, prefix: str = "--") -> Keys:
     """Return the secrets of files or of environment variables under their labels, in the order in which they stand.
 
-    A single secret needs no label. Raise InvalidInput, and what reading a secret raises.
+    A single secret needs no label. `prefix` is what the names of the options begin with. Raise InvalidInput, and what
+    reading a secret raises.
     """
+    if not files and not variables:
+        raise InvalidInput(
+            "a Guardian needs a secret that it shares with its clients",
+            got="no secret",
+            expected="at least one",
+            next_step=f"run head -c 48 /dev/urandom | base64 > FILE; chmod 600 FILE; give {prefix}secret-file FILE",
+        )
     if files and variables:
         raise InvalidInput(
             "secrets are named in two ways, and labels could belong to either",
@@ -57,19 +65,19 @@ def keys_from(files: Sequence[Path], variables: Sequence[str], key_ids: Sequence
     number = len(files) + len(variables)
     if number == 1 and not key_ids:
         key_ids = (DEFAULT_KEY_ID,)
-    if number and len(key_ids) != number:
+    if len(key_ids) != number:
         raise InvalidInput(
             "every secret needs a label of its own",
             got=f"{number} secrets and {len(key_ids)} labels",
             expected=f"as many labels as secrets; a single secret may go without and is then {DEFAULT_KEY_ID}",
-            next_step="give one --key-id for each secret, in the same order",
+            next_step=f"give one {prefix}key-id for each secret, in the same order",
         )
     if len(set(key_ids)) != len(key_ids):
         raise InvalidInput(
             "two secrets have one label",
             got="a label that is there twice",
             expected="a label of its own for each secret",
-            next_step="give each --key-id another value",
+            next_step=f"give each {prefix}key-id another value",
         )
     secrets = [secret_from_file(path) for path in files] or [secret_from_environment(name) for name in variables]
     return Keys(dict(zip(key_ids, secrets, strict=True)))

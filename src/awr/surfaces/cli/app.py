@@ -40,14 +40,12 @@ def run(arguments: list[str]) -> int:
     as_json = "--json" in arguments
     try:
         refuse_secrets(arguments, what="the command line")
-        program().main(args=arguments, prog_name="awr", standalone_mode=False, obj=Settings(), color=colour())
+        left = program().main(args=arguments, prog_name="awr", standalone_mode=False, obj=Settings(), color=colour())
     except AwrError as error:
         print_error(error, as_json=as_json)
         return 1
     except click.UsageError as error:
         return _usage_error(error, as_json=as_json)
-    except click.exceptions.Exit as leaving:
-        return leaving.exit_code
     except (click.Abort, KeyboardInterrupt):
         return 130
     except BrokenPipeError:
@@ -60,7 +58,8 @@ def run(arguments: list[str]) -> int:
     except Exception as error:
         print_error(fault_of(error), as_json=as_json)
         return 1
-    return 0
+    # A command that says how it ended returns its exit code; click makes one of its own for a page of help.
+    return left if isinstance(left, int) else 0
 
 
 def program() -> click.Group:

@@ -42,7 +42,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--policy",
         default="observe",
-        metavar="PACK|DIR",
+        metavar="PACK",
         help="What decides; `observe`, which allows every step and records it, if left out.",
     ),
     click.option(
@@ -99,14 +99,12 @@ def serve_command(settings: Settings, /, listen: str, **options: Any) -> None:
 )
 @_guardian_options
 @click.pass_obj
-def stdio_command(settings: Settings, /, **options: Any) -> None:
-    """Answer until the input ends."""
+def stdio_command(settings: Settings, /, **options: Any) -> int:
+    """Answer until the input ends. Return the exit code."""
     from awr.surfaces.acs.options import setup_from
     from awr.surfaces.acs.stdio import serve_stdio
 
-    code = serve_stdio(setup_from(project=settings.project, **options))
-    if code:
-        raise click.exceptions.Exit(code)
+    return serve_stdio(setup_from(project=settings.project, **options))
 
 
 for _command in (serve_command, stdio_command):

@@ -10,6 +10,9 @@ from awr.surfaces.mcp.main import DEFAULT_LISTEN
 
 __all__ = ["serve_command"]
 
+#: The record is about every agent and belongs to no single project, so it lies where the operator keeps the registry.
+ACS_DATABASE = "acs.db"
+
 
 @click.command(
     "serve",
@@ -30,8 +33,43 @@ __all__ = ["serve_command"]
     metavar="ADDR",
     help=f"Where to listen, as host:port; {DEFAULT_LISTEN} if left out, port 0 for any free one.",
 )
-def serve_command(registry: Path, listen: str) -> None:
+@click.option(
+    "--acs-secret-file",
+    "secret_files",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    metavar="FILE",
+    help="Answer ACS requests at /acs as well, under the secret in this file. May be repeated.",
+)
+@click.option(
+    "--acs-key-id",
+    "key_ids",
+    multiple=True,
+    metavar="ID",
+    help="What ACS clients call the secret at the same place; a single one is `default`. May be repeated.",
+)
+@click.option(
+    "--acs-database",
+    "database",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help=f"Where the Guardian's record lies; {ACS_DATABASE} beside the registry if left out. It is made when it is "
+    "not there.",
+)
+def serve_command(
+    registry: Path, listen: str, secret_files: tuple[Path, ...], key_ids: tuple[str, ...], database: Path | None
+) -> None:
     """Serve until a signal ends it."""
     from awr.surfaces.http.main import serve
 
-    serve(registry, listen=listen)
+    guardian = None
+    if secret_files or key_ids or database is not None:
+        from awr.surfaces.acs.desk import Setup
+        from awr.surfaces.acs.options import keys_from
+
+        guardian = Setup(
+            keys=keys_from(secret_files, (), key_ids, prefix="--acs-"),
+            database=database or registry.absolute().with_name(ACS_DATABASE),
+            create=True,
+        )
+    serve(registry, listen=listen, guardian=guardian)

@@ -1,4 +1,4 @@
-"""The service as one ASGI application: four paths, every check in one order, and the SDK behind the last of them."""
+"""The service as one ASGI application: its paths, every check in one order, and what stands behind two of them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 from awr.errors import AwrError, NotFound, fault_of
+from awr.surfaces.acs.door import ACS_PATH, GuardianDoor
 from awr.surfaces.http.incoming import Body, GoneError, Headers, Message, Receive, RefusedError, Scope, Send
 from awr.surfaces.http.metrics import CONTENT_TYPE
 from awr.surfaces.http.requests import (
@@ -40,7 +41,10 @@ _JSON = b"application/json"
 
 
 class Application:
-    """Answer `/mcp` for known clients, `/metrics` for the same, and `/health` and `/ready` for everybody."""
+    """Answer `/mcp` for known clients, `/metrics` for the same, and `/health` and `/ready` for everybody.
+
+    With a Guardian's door there is `/acs` too, whose requests prove themselves.
+    """
 
     def __init__(
         self,
@@ -48,6 +52,7 @@ class Application:
         server: Server[Any],
         watch: Watch,
         *,
+        door: GuardianDoor | None = None,
         arrival_seconds: float = ARRIVAL_SECONDS,
     ) -> None:
         self.manager = StreamableHTTPSessionManager(
@@ -55,6 +60,7 @@ class Application:
         )
         self._service = service
         self._watch = watch
+        self._door = door
         self._arrival_seconds = arrival_seconds
         self._readiness = Readiness(service)
 
@@ -67,7 +73,7 @@ class Application:
         answer = _Recorded(send, exchange)
         outcome = "cancelled"
         try:
-            await self._answer(scope, body, answer, exchange)
+            await self._answer(scope, receive, body, answer, exchange)
             outcome = answer.outcome()
         except RefusedError as refused:
             outcome = f"http_{refused.status}"
@@ -84,7 +90,7 @@ class Application:
             if scope["path"] == "/mcp" or outcome != "ok":
                 self._watch.done(exchange, outcome)
 
-    async def _answer(self, scope: Scope, body: Body, send: _Recorded, exchange: Exchange) -> None:
+    async def _answer(self, scope: Scope, receive: Receive, body: Body, send: _Recorded, exchange: Exchange) -> None:
         headers = Headers(scope)
         require_origin(headers, self._service)
         match scope["path"]:
@@ -94,6 +100,10 @@ class Application:
                 require_method(scope, "POST")
                 require_media_types(headers)
                 await self._serve(scope, body, send)
+            case path if path == ACS_PATH and self._door is not None:
+                # Its answers are the Guardian's, which counts them itself.
+                send.reads = False
+                await self._door(scope, receive, send)
             case "/metrics":
                 exchange.client = require_client(headers, self._service)
                 require_host(headers, self._service)
@@ -185,20 +195,21 @@ class _Answer(msgspec.Struct, frozen=True):
 
 
 class _Recorded:
-    """Sends an answer on, with the request's id, and remembers what it was."""
+    """Sends an answer on, with the request's id, and remembers what it was; its body only where `reads` says so."""
 
     def __init__(self, send: Send, exchange: Exchange) -> None:
         self._send = send
         self._exchange = exchange
         self.status = 0
         self.code: int | None = None
+        self.reads = True
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             headers = [*message.get("headers", []), (b"x-request-id", self._exchange.id.encode())]
             message = {**message, "headers": headers}
-        elif not self._exchange.logged or len(message.get("body", b"")) < SMALL_BYTES:
+        elif self.reads and (not self._exchange.logged or len(message.get("body", b"")) < SMALL_BYTES):
             self.code = _code(message.get("body", b""))
         await self._send(message)
 

@@ -6,11 +6,15 @@ import asyncio
 import logging
 import socket
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
 
 from awr.errors import AwrError, io_error
+from awr.surfaces.acs.desk import HTTP, Setup, desk_thread
+from awr.surfaces.acs.door import GuardianDoor
+from awr.surfaces.acs.notices import Notices
 from awr.surfaces.http.app import Application
 from awr.surfaces.http.backend import ManyProjects
 from awr.surfaces.http.listening import Server, address_of, listen_on, server_for
@@ -36,22 +40,26 @@ def serve_registry(path: Path, *, listen: str) -> int:
     return 0
 
 
-def serve(path: Path, *, listen: str) -> None:
-    """Serve the projects of a registry until a signal ends it.
+def serve(path: Path, *, listen: str, guardian: Setup | None = None) -> None:
+    """Serve the projects of a registry until a signal ends it, and a Guardian's door beside them where one is set up.
 
-    Standard error gets one line that says where the service listens, and then its log. Raise what `load_service` and
-    `listen_on` raise; nothing listens then.
+    Standard error gets one line that says where the service listens, and then its log. Raise what `load_service`,
+    `desk_thread` and `listen_on` raise; nothing listens then.
     """
     service = load_service(path)
-    with listen_on(listen) as listener:
-        _serve(service, listener)
-
-
-def _serve(service: Service, listener: socket.socket) -> None:
     log = Log(sys.stderr)
     watch = Watch(log)
+    with ExitStack() as stack:
+        door = None
+        if guardian is not None:
+            notices = Notices(log, count=watch.metrics.acs)
+            door = GuardianDoor(stack.enter_context(desk_thread(guardian, transports=HTTP, notices=notices)))
+        _serve(service, stack.enter_context(listen_on(listen)), door=door, log=log, watch=watch)
+
+
+def _serve(service: Service, listener: socket.socket, *, door: GuardianDoor | None, log: Log, watch: Watch) -> None:
     gate = Gate()
-    application = Application(service, build_server(ManyProjects(service, watch), gate), watch)
+    application = Application(service, build_server(ManyProjects(service, watch), gate), watch, door=door)
     server = server_for(application)
     # Every library's words go through one handler, which repeats none of them.
     logging.basicConfig(handlers=[Faults(log)], level=logging.WARNING, force=True)

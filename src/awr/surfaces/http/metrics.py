@@ -24,6 +24,7 @@ _HELP = (
     ("awr_http_refusals_total", "counter", "HTTP answers of 400 and above, by status."),
     ("awr_mcp_calls_in_flight", "gauge", "Tool calls under way now."),
     ("awr_mcp_call_duration_seconds", "histogram", "How long tool calls took, waiting for the project included."),
+    ("awr_acs_requests_total", "counter", "Requests to the Guardian that were answered, by method and outcome."),
 )
 
 
@@ -35,6 +36,7 @@ class Metrics:
         self._calls: Counter[tuple[str, str]] = Counter()
         self._errors: Counter[str] = Counter()
         self._refusals: Counter[int] = Counter()
+        self._acs: Counter[tuple[str, str]] = Counter()
         self._in_flight = 0
         self._durations: dict[str, list[int]] = {kind: [0] * (len(BUCKETS) + 1) for kind in ("read", "write")}
         self._sums = dict.fromkeys(self._durations, 0.0)
@@ -63,6 +65,11 @@ class Metrics:
         with self._lock:
             self._refusals[status] += 1
 
+    def acs(self, method: str, outcome: str) -> None:
+        """Count a request to the Guardian. Both words come from the Guardian's own lists."""
+        with self._lock:
+            self._acs[method, outcome] += 1
+
     def text(self) -> str:
         """Return everything that was counted."""
         with self._lock:
@@ -84,6 +91,10 @@ class Metrics:
         yield name, [f"{name} {self._in_flight}"]
         name = "awr_mcp_call_duration_seconds"
         yield name, [line for access in sorted(self._durations) for line in self._histogram(name, access)]
+
+        name = "awr_acs_requests_total"
+        asked = sorted(self._acs.items())
+        yield name, [f'{name}{{method="{method}",outcome="{outcome}"}} {count}' for (method, outcome), count in asked]
 
     def _histogram(self, name: str, access: str) -> Iterator[str]:
         total = 0
