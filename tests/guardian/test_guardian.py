@@ -488,7 +488,7 @@ def test_a_batch_of_more_items_than_are_answered_is_refused_whole(guardian: Guar
 
 
 def together(guardian: Guardian, *messages: Any) -> list[Any]:
-    bodies = [(json.dumps(message).encode(), 0.0) for message in messages]
+    bodies = [json.dumps(message).encode() for message in messages]
     return list(map(json.loads, guardian.answer_together(bodies)))
 
 

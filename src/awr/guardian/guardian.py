@@ -72,51 +72,56 @@ class Guardian:
             make_id=make_id,
         )
 
-    def answer(self, body: bytes, *, arrived: float | None = None) -> bytes:
-        """Return the answer to one body: an object, or an array for a batch, whose items are answered in order.
+    def answer(self, body: bytes) -> bytes:
+        """Return the answer to one body: an object, or an array for a batch, whose items are answered in order."""
+        return self.answer_together([body])[0]
 
-        `arrived` is when the body was there, in seconds of `time.monotonic`; now if left out. What it waited since
-        counts when the store is not free: nobody is kept longer for having stood behind others.
-        """
-        self.store.patient_since(time.monotonic() if arrived is None else arrived)
-        try:
-            value = read_json(body)
-        except Refusal as refusal:
-            return self.refuse(refusal)
-        if isinstance(value, list) and value:
-            if len(value) > MAX_ITEMS:
-                return self.refuse(too_many())
-            return msgspec.json.encode([self._answer(item) for item in value])
-        return msgspec.json.encode(self._answer(value))
-
-    def answer_together(self, bodies: Sequence[tuple[bytes, float]]) -> list[bytes]:
+    def answer_together(self, bodies: Sequence[bytes]) -> list[bytes]:
         """Answer bodies that are there at the same time, in order, with one commit for all of them.
 
-        Each comes with its arrival, as `answer` has it. If that commit fails, each gets a turn of its own.
+        If that commit fails, nothing of any of them is kept and each gets a turn of its own; a store that another
+        process holds is waited for once.
         """
-        if len(bodies) > 1:
-            tell = self._notice
-            told: list[Notice] = []
-            self.store.patient_since(min(arrived for _, arrived in bodies))
-            try:
-                self._notice = told.append
-                with self.store.group():
-                    answers = [self.answer(body, arrived=arrived) for body, arrived in bodies]
-            except AwrError:
-                pass
-            else:
-                if tell is not None:
-                    for notice in told:
-                        tell(notice)
-                return answers
-            finally:
-                self._notice = tell
-        return [self.answer(body, arrived=arrived) for body, arrived in bodies]
+        return self.answer_unless_held(bodies, waited=True) or []
+
+    def answer_unless_held(self, bodies: Sequence[bytes], *, waited: bool) -> list[bytes] | None:
+        """Answer as `answer_together` does, or return None when another process holds the store.
+
+        `waited` says that they have waited long enough: they are then denied.
+        """
+        asked = [_read(body) for body in bodies]
+        if len(asked) == 1 and waited and not isinstance(asked[0], list):
+            return [self._reply(asked[0])]
+        tell = self._notice
+        told: list[Notice] = []
+        try:
+            self._notice = told.append
+            with self.store.group():
+                answers = [self._reply(value) for value in asked]
+        except AwrError as error:
+            if error.details.get("cause") == "locked" and not waited:
+                return None
+        else:
+            if tell is not None:
+                for notice in told:
+                    tell(notice)
+            return answers
+        finally:
+            self._notice = tell
+        with self.store.impatient():
+            return [self._reply(value) for value in asked]
 
     def refuse(self, refusal: Refusal) -> bytes:
         """Return the answer to a body that could not be read."""
         self._tell(None, *_told(refusal), None, None, time.perf_counter())
         return msgspec.json.encode(refused(None, refusal))
+
+    def _reply(self, value: Any) -> bytes:
+        if isinstance(value, Refusal):
+            return self.refuse(value)
+        if isinstance(value, list) and value:
+            return msgspec.json.encode([self._answer(item) for item in value])
+        return msgspec.json.encode(self._answer(value))
 
     def _answer(self, value: Any) -> dict[str, object]:
         began = time.perf_counter()
@@ -214,6 +219,15 @@ class Guardian:
                     seconds=time.perf_counter() - began,
                 )
             )
+
+
+def _read(body: bytes) -> Any:
+    """Return the value of a body, or the refusal of one that cannot be read or holds too much."""
+    try:
+        value = read_json(body)
+    except Refusal as refusal:
+        return refusal
+    return too_many() if isinstance(value, list) and len(value) > MAX_ITEMS else value
 
 
 def _told(outcome: Verdict | dict[str, object] | Refusal) -> tuple[str, tuple[str, ...]]:
