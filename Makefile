@@ -24,6 +24,7 @@ bench: $(READY)
 docs: $(READY)
 	$(BIN)/python docs/generate.py
 	$(BIN)/python -m tests.docs.console
+	$(BIN)/python -m tests.conformance.claim
 
 # Only maintainers need this: it resolves both lock files for every platform.
 lock: $(READY)

@@ -7,7 +7,15 @@ import sys
 
 from bench.measure import machine
 
-NAMES = ("journal_append", "journal_verify", "cold_start", "context_compile", "transcript_scan", "tool_calls")
+NAMES = (
+    "journal_append",
+    "journal_verify",
+    "cold_start",
+    "context_compile",
+    "transcript_scan",
+    "tool_calls",
+    "guardian_requests",
+)
 
 
 def main() -> None:

@@ -488,7 +488,7 @@ def test_a_batch_of_more_items_than_are_answered_is_refused_whole(guardian: Guar
 
 
 def together(guardian: Guardian, *messages: Any) -> list[Any]:
-    bodies = [(json.dumps(message).encode(), 0.0) for message in messages]
+    bodies = [json.dumps(message).encode() for message in messages]
     return list(map(json.loads, guardian.answer_together(bodies)))
 
 
@@ -531,13 +531,13 @@ def test_requests_that_are_there_together_share_one_commit(guardian: Guardian, a
     requests = [agent.request(TOOL, PAYLOADS[TOOL]) for _ in range(20)]
     watcher = Store.read(guardian.store.database.path)
     seen = {watcher.database.rows("PRAGMA data_version")[0][0]}
-    decide = guardian._policy.decide
+    decide = guardian._decision._policy.decide
 
     def deciding(step: Step) -> Verdict:
         seen.add(watcher.database.rows("PRAGMA data_version")[0][0])
         return decide(step)
 
-    guardian._policy.decide = deciding  # type: ignore[method-assign]
+    guardian._decision._policy.decide = deciding  # type: ignore[method-assign]
     together(guardian, *requests)
     assert len(seen) == 1, "nothing is committed while the group is answered"
     assert watcher.database.rows("PRAGMA data_version")[0][0] not in seen

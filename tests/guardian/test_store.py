@@ -1,4 +1,4 @@
-"""Waiting for a turn: a locked database is waited for once, and not again by everybody who stood behind."""
+"""Waiting for a turn: a locked database is waited for once by all who are there together."""
 
 from __future__ import annotations
 
@@ -47,17 +47,32 @@ def denials(answers: list[Any]) -> set[tuple[str, ...]]:
     return {tuple(answer["result"].get("reason_codes", ())) for answer in answers}
 
 
-def test_those_behind_a_request_that_waited_in_vain_are_denied_at_once(path: Path, guardian: Guardian) -> None:
+def test_requests_that_are_there_together_wait_for_the_store_once(path: Path, guardian: Guardian) -> None:
     agent = Agent(guardian.answer)
     agent.begin()
     bodies = [json.dumps(agent.request(TOOL, PAYLOADS[TOOL])).encode() for _ in range(20)]
     with locked(path):
-        arrived = time.monotonic()
-        answers = [json.loads(guardian.answer(body, arrived=arrived)) for body in bodies]
-        taken = time.monotonic() - arrived
+        began = time.monotonic()
+        answers = list(map(json.loads, guardian.answer_together(bodies)))
+        taken = time.monotonic() - began
     assert denials(answers) == {("store_unavailable",)}
-    assert BUSY_MS / 1000 <= taken < 5 * BUSY_MS / 1000, "one of them waited the whole time"
+    assert BUSY_MS / 1000 <= taken < 5 * BUSY_MS / 1000, "all of them waited together"
     assert agent.step(TOOL)["result"]["decision"] == "allow"
+
+
+def test_who_has_not_waited_long_enough_is_not_answered_while_the_store_is_held(path: Path) -> None:
+    store = Store.open(path, now=0, create=True, busy_ms=0)
+    guardian = Guardian(store, keys=KEYS, transports=("http",))
+    agent = Agent(guardian.answer)
+    agent.begin()
+    body = json.dumps(agent.request(TOOL, PAYLOADS[TOOL])).encode()
+    with locked(path):
+        assert guardian.answer_unless_held([body], waited=False) is None
+        (denied,) = guardian.answer_unless_held([body], waited=True) or []
+        assert json.loads(denied)["result"]["reason_codes"] == ["store_unavailable"]
+    (allowed,) = guardian.answer_unless_held([body], waited=False) or []
+    assert json.loads(allowed)["result"]["decision"] == "allow", "a denial that kept nothing used no id up"
+    store.close()
 
 
 def test_the_items_of_a_batch_wait_for_the_store_together(path: Path, guardian: Guardian) -> None:

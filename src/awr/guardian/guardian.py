@@ -1,8 +1,6 @@
-"""The Guardian: one request in, one answer out, every check in one order.
+"""The Guardian: one request in, one answer out, signed for whoever proved who it is.
 
-The order is the reference implementation's: envelope, signature, method, session, replay, binding of key and agent,
-closed, negotiated, time, payload. An id is used up on first sight, whatever the request is refused for. Then the
-entry is chained and the policy decides: both are committed before anybody is answered, a denied step like any other.
+What is checked here is the request alone: that it is an envelope, and whose. `decision` goes on with its session.
 """
 
 from __future__ import annotations
@@ -14,41 +12,21 @@ from typing import Any
 import msgspec
 
 from awr.errors import AwrError
-from awr.guardian.entries import canonical_entry, entry_of, step_bytes, step_text
-from awr.guardian.envelope import (
-    ACS_VERSION,
-    Envelope,
-    answer,
-    id_of,
-    milliseconds,
-    read_envelope,
-    refused,
-    rfc3339,
-)
-from awr.guardian.facts import facts_of, identifier, intent_facts, provenance_of, summary_of
-from awr.guardian.handshake import (
-    SKEW_WINDOW_MS,
-    Posture,
-    Transport,
-    agree,
-    read_hello,
-    same_major,
-    unsupported_version,
-)
-from awr.guardian.hooks import ALL_WRAPPED, HOOKS, Hook, agreed_on, hook_of, is_defined, read_payload
-from awr.guardian.payloads import Part, Ping, SubagentStart
+from awr.guardian.decision import HANDSHAKE, Decision
+from awr.guardian.envelope import ACS_VERSION, Envelope, answer, id_of, read_envelope, refused, rfc3339
+from awr.guardian.handshake import Posture, Transport
+from awr.guardian.hooks import ALL_WRAPPED, HOOKS, Hook, hook_of, read_payload
+from awr.guardian.payloads import Ping
 from awr.guardian.reading import MAX_ITEMS, read_json, too_many
 from awr.guardian.refusals import Code, Refusal
 from awr.guardian.signature import Keys, require_signature, sign, verifies
-from awr.guardian.store import Appended, Session, Store
-from awr.guardian.verdict import Observe, Policy, Step, Verdict, denied, instead, settle
+from awr.guardian.store import Store
+from awr.guardian.verdict import Observe, Policy, Verdict, denied
 from awr.ids import Clock, NewId, new_id, system_clock
 
 __all__ = ["Guardian", "Notice"]
 
-HANDSHAKE = "handshake/hello"
 PING = "system/ping"
-SESSION_END = "steps/sessionEnd"
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,58 +61,67 @@ class Guardian:
     ) -> None:
         self.store = store
         self._keys = keys
-        self._transports = transports
-        self._policy = policy or Observe()
-        self._posture = posture
         self._clock = clock
-        self._make_id = make_id
         self._notice = notice
+        self._decision = Decision(
+            store,
+            transports=transports,
+            policy=policy or Observe(),
+            posture=posture,
+            clock=clock,
+            make_id=make_id,
+        )
 
-    def answer(self, body: bytes, *, arrived: float | None = None) -> bytes:
-        """Return the answer to one body: an object, or an array for a batch, whose items are answered in order.
+    def answer(self, body: bytes) -> bytes:
+        """Return the answer to one body: an object, or an array for a batch, whose items are answered in order."""
+        return self.answer_together([body])[0]
 
-        `arrived` is when the body was there, in seconds of `time.monotonic`; now if left out. What it waited since
-        counts when the store is not free: nobody is kept longer for having stood behind others.
-        """
-        self.store.patient_since(time.monotonic() if arrived is None else arrived)
-        try:
-            value = read_json(body)
-        except Refusal as refusal:
-            return self.refuse(refusal)
-        if isinstance(value, list) and value:
-            if len(value) > MAX_ITEMS:
-                return self.refuse(too_many())
-            return msgspec.json.encode([self._answer(item) for item in value])
-        return msgspec.json.encode(self._answer(value))
-
-    def answer_together(self, bodies: Sequence[tuple[bytes, float]]) -> list[bytes]:
+    def answer_together(self, bodies: Sequence[bytes]) -> list[bytes]:
         """Answer bodies that are there at the same time, in order, with one commit for all of them.
 
-        Each comes with its arrival, as `answer` has it. If that commit fails, each gets a turn of its own.
+        If that commit fails, nothing of any of them is kept and each gets a turn of its own; a store that another
+        process holds is waited for once.
         """
-        if len(bodies) > 1:
-            tell = self._notice
-            told: list[Notice] = []
-            self.store.patient_since(min(arrived for _, arrived in bodies))
-            try:
-                self._notice = told.append
-                with self.store.group():
-                    answers = [self.answer(body, arrived=arrived) for body, arrived in bodies]
-            except AwrError:
-                pass
-            else:
-                if tell is not None:
-                    for notice in told:
-                        tell(notice)
-                return answers
-            finally:
-                self._notice = tell
-        return [self.answer(body, arrived=arrived) for body, arrived in bodies]
+        return self.answer_unless_held(bodies, waited=True) or []
+
+    def answer_unless_held(self, bodies: Sequence[bytes], *, waited: bool) -> list[bytes] | None:
+        """Answer as `answer_together` does, or return None when another process holds the store.
+
+        `waited` says that they have waited long enough: they are then denied.
+        """
+        asked = [_read(body) for body in bodies]
+        if len(asked) == 1 and waited and not isinstance(asked[0], list):
+            return [self._reply(asked[0])]
+        tell = self._notice
+        told: list[Notice] = []
+        try:
+            self._notice = told.append
+            with self.store.group():
+                answers = [self._reply(value) for value in asked]
+        except AwrError as error:
+            if error.details.get("cause") == "locked" and not waited:
+                return None
+        else:
+            if tell is not None:
+                for notice in told:
+                    tell(notice)
+            return answers
+        finally:
+            self._notice = tell
+        with self.store.impatient():
+            return [self._reply(value) for value in asked]
 
     def refuse(self, refusal: Refusal) -> bytes:
         """Return the answer to a body that could not be read."""
         self._tell(None, *_told(refusal), None, None, time.perf_counter())
         return msgspec.json.encode(refused(None, refusal))
+
+    def _reply(self, value: Any) -> bytes:
+        if isinstance(value, Refusal):
+            return self.refuse(value)
+        if isinstance(value, list) and value:
+            return msgspec.json.encode([self._answer(item) for item in value])
+        return msgspec.json.encode(self._answer(value))
 
     def _answer(self, value: Any) -> dict[str, object]:
         began = time.perf_counter()
@@ -154,7 +141,7 @@ class Guardian:
         head: bytes | None = None
         fault: str | None = None
         try:
-            outcome, head = self._decided(envelope, value, key_id)
+            outcome, head = self._decision.of(envelope, value["params"], key_id=key_id)
         except Refusal as refusal:
             outcome = refusal
         except Exception as error:
@@ -167,185 +154,6 @@ class Guardian:
         message, place = self._message(envelope, outcome, head, seconds)
         self._tell(_known(envelope.method), *_told(outcome), fault, envelope.session_id, began)
         return sign(message, place=place, keys=self._keys, key_id=key_id, session_id=envelope.session_id)
-
-    def _decided(
-        self, envelope: Envelope, value: Any, key_id: str
-    ) -> tuple[Verdict | dict[str, object], bytes | None]:
-        """Return a verdict and the new head of the chain, or a ServerHello. Raise Refusal."""
-        if not same_major(envelope.params.acs_version):
-            raise unsupported_version("the request has another major version than this Guardian speaks")
-        hook = hook_of(envelope.method)
-        if hook is None and envelope.method != HANDSHAKE and not is_defined(envelope.method):
-            raise Refusal(
-                Code.METHOD_NOT_FOUND, reason="method_not_found", message="the standard defines no such method"
-            )
-        if envelope.method == HANDSHAKE:
-            return self._handshake(envelope, key_id), None
-        return self._step(envelope, value, key_id, hook)
-
-    def _handshake(self, envelope: Envelope, key_id: str) -> dict[str, object]:
-        now = self._clock()
-        outcome: dict[str, object] | Refusal
-        with self.store.turn():
-            self._require_first_sight(envelope)
-            try:
-                outcome = self._agreed(envelope, key_id, now)
-            except Refusal as refusal:
-                # The id stays used up: the transaction ends well.
-                outcome = refusal
-        if isinstance(outcome, Refusal):
-            raise outcome
-        return outcome
-
-    def _agreed(self, envelope: Envelope, key_id: str, now: int) -> dict[str, object]:
-        if self.store.session(envelope.session_id) is not None:
-            raise Refusal(
-                Code.SESSION_REFUSED,
-                reason="renegotiation_not_supported",
-                message="the session has begun; what was agreed then holds until it ends",
-            )
-        self._require_time(envelope, now)
-        hello = read_hello(envelope.params.payload)
-        agreed = agree(
-            hello,
-            transports=self._transports,
-            posture=self._posture,
-            requires_provenance=self._policy.requires_provenance,
-        )
-        result: dict[str, object] = msgspec.to_builtins(agreed)
-        self.store.add_session(
-            envelope.session_id,
-            agent_id=identifier(envelope.params.metadata.agent_id),
-            key_id=key_id,
-            provenance_producer=hello.provenance_producer,
-            server_hello=result,
-            now=now,
-        )
-        # What is stored is what was agreed, without the signature that the answer gets.
-        return dict(result)
-
-    def _step(self, envelope: Envelope, value: Any, key_id: str, hook: Hook | None) -> tuple[Verdict, bytes | None]:
-        """Return the verdict on a step and the chain's new head; no head where no entry was written."""
-        now = self._clock()
-        outcome: tuple[Verdict, bytes | None] | Refusal
-        with self.store.turn():
-            session = self.store.session(envelope.session_id)
-            if session is None:
-                raise _not_negotiated(envelope, "no_session", "no handshake has begun this session")
-            self._require_first_sight(envelope)
-            try:
-                outcome = self._judged(envelope, value, key_id, hook, session, now)
-            except Refusal as refusal:
-                outcome = refusal
-        if isinstance(outcome, Refusal):
-            raise outcome
-        return outcome
-
-    def _judged(
-        self, envelope: Envelope, value: Any, key_id: str, hook: Hook | None, session: Session, now: int
-    ) -> tuple[Verdict, bytes | None]:
-        if key_id != session.key_id:
-            return _own(hook, "key_not_bound", "the session began under another key"), None
-        if identifier(envelope.params.metadata.agent_id) != session.agent_id:
-            return _own(hook, "agent_id_not_bound", "the session began for another agent"), None
-        if session.sealed_at is not None:
-            return _own(hook, "session_closed", "the session has ended and its chain is sealed"), None
-        if hook is None or not agreed_on(envelope.method, session.methods):
-            raise _not_negotiated(envelope, "not_negotiated", "the handshake did not agree on this method")
-        self._require_time(envelope, now)
-        payload = read_payload(hook, envelope.params.payload)
-        return self._chained(envelope, value, hook, payload, session, now)
-
-    def _chained(
-        self, envelope: Envelope, value: Any, hook: Hook, payload: Part, session: Session, now: int
-    ) -> tuple[Verdict, bytes]:
-        params = envelope.params
-        step_id = step_bytes(params.request_id)
-        known = provenance_of(params.payload)
-        depths = self.store.depths(session, known)
-        summary = summary_of(known, step_id=step_text(step_id), depths=depths)
-        turn_id = params.metadata.turn_id
-        entry = entry_of(
-            entry_id=self._make_id(now),
-            step_id=step_text(step_id),
-            step_type=envelope.method,
-            params=value["params"],
-            turn_id=identifier(turn_id) if isinstance(turn_id, str) else None,
-            provenance_summary=summary,
-        )
-        verdict = self._verdict(envelope, hook, payload, session)
-        intent, findings = self._findings(envelope, payload, session)
-        added = Appended(
-            step_id=step_id,
-            step_type=envelope.method,
-            entry=canonical_entry(entry),
-            facts=facts_of(envelope.method, params.payload),
-            provenance=known,
-            depths=depths,
-            summary=summary,
-            intent=intent,
-            decision=verdict.decision,
-            reason_codes=verdict.reason_codes,
-            findings=findings,
-            seals=envelope.method == SESSION_END,
-            subagent=(payload.subagent_session_id, payload.intent_derivation)
-            if isinstance(payload, SubagentStart)
-            else None,
-        )
-        return verdict, self.store.append(session, added, now=now)
-
-    def _verdict(self, envelope: Envelope, hook: Hook, payload: Part, session: Session) -> Verdict:
-        state = envelope.params.metadata.session_state
-        believed = state.chain_hash if state is not msgspec.UNSET else msgspec.UNSET
-        mismatch = believed is not msgspec.UNSET and believed != (session.head or b"").hex()
-        if mismatch and "deny" in hook.permits:
-            return denied("chain_mismatch", "the client's chain_hash is not the head of this session's chain")
-        turn_id = envelope.params.metadata.turn_id
-        step = Step(
-            session_id=envelope.session_id,
-            agent_id=envelope.params.metadata.agent_id,
-            step_id=envelope.params.request_id,
-            method=envelope.method,
-            payload=payload,
-            turn_id=turn_id if isinstance(turn_id, str) else None,
-            entries_before=session.entries,
-        )
-        try:
-            verdict = settle(hook, self._policy.decide(step), deferrals=session.deferrals)
-        except Exception:
-            verdict = instead(hook, "evaluation_failed", "the policy failed, so it approves of nothing")
-        return verdict.with_code("chain_mismatch") if mismatch else verdict
-
-    def _findings(
-        self, envelope: Envelope, payload: Part, session: Session
-    ) -> tuple[dict[str, Any] | None, tuple[str, ...]]:
-        """Return the session's Intent when this step fixes it, and what is odd about it and changes no decision."""
-        found = []
-        raw = envelope.params.payload
-        intent = None
-        stated = raw.get("intent")
-        if envelope.method in {"steps/sessionStart", "steps/agentTrigger"} and isinstance(stated, dict):
-            intent = intent_facts(stated)
-            if session.intent is not None and intent != session.intent:
-                found.append("intent_change_ignored")
-        reference = raw.get("request_id_ref")
-        if (
-            isinstance(reference, str)
-            and envelope.method == "steps/toolCallResult"
-            and self.store.step_type(session, step_bytes(reference)) != "steps/toolCallRequest"
-        ):
-            found.append("request_id_ref_unresolved")
-        if isinstance(payload, SubagentStart) and payload.parent_session_id.lower() != envelope.session_id.lower():
-            found.append("parent_session_differs")
-        final = raw.get("final_chain_hash")
-        if isinstance(final, str):
-            head = session.head
-            if envelope.method == "steps/subagentStop":
-                child = self.store.session(raw["subagent_session_id"])
-                head = child.head if child is not None else None
-            if head is not None and final != head.hex():
-                found.append("final_chain_hash_differs")
-        return intent, tuple(found)
 
     def _message(
         self, envelope: Envelope, outcome: Verdict | dict[str, object] | Refusal, head: bytes | None, seconds: float
@@ -391,26 +199,6 @@ class Guardian:
         key_id: str = value["params"]["signature"]["key_id"]
         return sign(message, place="result", keys=self._keys, key_id=key_id, session_id=envelope.session_id)
 
-    def _require_first_sight(self, envelope: Envelope) -> None:
-        params = envelope.params
-        nonce = params.nonce if isinstance(params.nonce, str) else None
-        if not self.store.first_sight(envelope.session_id, request_id=step_bytes(params.request_id), nonce=nonce):
-            raise Refusal(
-                Code.REPLAY_DETECTED,
-                reason="replay_detected",
-                message="the session has seen this request_id or nonce; send the step again under new ones",
-            )
-
-    def _require_time(self, envelope: Envelope, now: int) -> None:
-        at = milliseconds(envelope.params.timestamp)
-        if at is None or abs(now - at) > SKEW_WINDOW_MS:
-            raise Refusal(
-                Code.TIMESTAMP_OUT_OF_WINDOW,
-                reason="timestamp_out_of_window",
-                message="the request's time is too far from this Guardian's; correct the clock and send it again",
-                skew_window_ms=SKEW_WINDOW_MS,
-            )
-
     def _tell(
         self,
         method: str | None,
@@ -433,6 +221,15 @@ class Guardian:
             )
 
 
+def _read(body: bytes) -> Any:
+    """Return the value of a body, or the refusal of one that cannot be read or holds too much."""
+    try:
+        value = read_json(body)
+    except Refusal as refusal:
+        return refusal
+    return too_many() if isinstance(value, list) and len(value) > MAX_ITEMS else value
+
+
 def _told(outcome: Verdict | dict[str, object] | Refusal) -> tuple[str, tuple[str, ...]]:
     """Return what a log says of an outcome: its name and its reasons."""
     if isinstance(outcome, Refusal):
@@ -447,17 +244,6 @@ def _known(method: str) -> str:
     if method in HOOKS or method in {HANDSHAKE, PING}:
         return method
     return ALL_WRAPPED if hook_of(method) is not None else "other"
-
-
-def _not_negotiated(envelope: Envelope, reason: str, message: str) -> Refusal:
-    return Refusal(Code.CAPABILITY_NOT_NEGOTIATED, reason=reason, message=message, method=envelope.method)
-
-
-def _own(hook: Hook | None, code: str, reasoning: str) -> Verdict:
-    """Deny for a reason of the session's own, or refuse where a denial is no answer of the hook's."""
-    if hook is None or "deny" not in hook.permits:
-        raise Refusal(Code.SESSION_REFUSED, reason=code, message=reasoning)
-    return denied(code, reasoning)
 
 
 def _failed_closed(hook: Hook | None, error: Exception) -> Verdict | Refusal:

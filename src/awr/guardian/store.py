@@ -7,7 +7,6 @@ seen is kept. Several processes may share the file: nothing of a session is reme
 from __future__ import annotations
 
 import os
-import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -17,7 +16,7 @@ from typing import Any, Literal
 import msgspec
 
 from awr.chain import digest, link
-from awr.errors import Storage, io_error
+from awr.errors import io_error
 from awr.guardian.facts import Known
 from awr.journal.database import Database, Row
 from awr.journal.migrations import SCHEMA_VERSION, migrate
@@ -26,8 +25,6 @@ __all__ = ["ARCHIVE_BYTES", "Appended", "Session", "Store"]
 
 #: How long a request waits for another process that writes, in milliseconds: well inside a client's own patience.
 BUSY_MS = 2_000
-#: How long one waits whose time was spent behind others that waited in vain, in milliseconds.
-HURRIED_MS = 10
 #: Entries beyond this many bytes are packed together; the size is the one that the standard suggests.
 ARCHIVE_BYTES = 65_536
 
@@ -86,9 +83,6 @@ class Store:
     def __init__(self, database: Database, *, busy_ms: int = BUSY_MS) -> None:
         self.database = database
         self.busy_ms = busy_ms
-        #: When the request arrived that is being answered, and whether the last turn was waited for in vain.
-        self.since = time.monotonic()
-        self.in_vain = False
         #: Whether several requests share one transaction now.
         self.grouped = False
 
@@ -96,16 +90,18 @@ class Store:
     def open(cls, path: Path, *, now: int, create: bool, busy_ms: int = BUSY_MS) -> Store:
         """Open a database for writing, bring it up to date, and make it first where `create` says so.
 
-        A new file is only its owner's. Raise Storage or Io as every opening does.
+        A new file is only its owner's. `busy_ms` is how long a turn waits for another process from then on. Raise
+        Storage or Io as every opening does.
         """
         mode: Literal["create", "write"] = "create" if create else "write"
         if create:
             _make_private(path)
-        database = Database(path, mode=mode, busy_ms=busy_ms, schema_version=SCHEMA_VERSION)
+        database = Database(path, mode=mode, busy_ms=BUSY_MS, schema_version=SCHEMA_VERSION)
         try:
             if database.is_empty():
                 database.claim_new_file()
             migrate(database, now=now)
+            database.wait_at_most(busy_ms)
         except BaseException:
             database.close()
             raise
@@ -120,23 +116,28 @@ class Store:
         """Close the connection."""
         self.database.close()
 
-    def patient_since(self, arrived: float) -> None:
-        """Say when the request arrived that is answered next, in seconds of `time.monotonic`."""
-        self.since = arrived
-
     def turn(self) -> AbstractContextManager[None]:
         """Hold one transaction for writing, or a part of the group's. Raise Storage when no turn is got in time."""
-        return _Part(self.database) if self.grouped else _Turn(self)
+        return _Part(self.database) if self.grouped else self.database.transaction("IMMEDIATE")
 
     @contextmanager
     def group(self) -> Iterator[None]:
         """Let the turns inside share one transaction and its commit. If it fails, nothing of any of them is kept."""
-        with _Turn(self):
+        with self.database.transaction("IMMEDIATE"):
             self.grouped = True
             try:
                 yield
             finally:
                 self.grouped = False
+
+    @contextmanager
+    def impatient(self) -> Iterator[None]:
+        """Wait for nobody: who asks has waited already."""
+        self.database.wait_at_most(0)
+        try:
+            yield
+        finally:
+            self.database.wait_at_most(self.busy_ms)
 
     def session(self, session_id: str) -> Session | None:
         """Return a session by the id that its client chose, or None."""
@@ -319,35 +320,6 @@ class Store:
             "DELETE FROM acs_contents WHERE session = ? AND position BETWEEN ? AND ?",
             (session.id, first, last),
         )
-
-
-class _Turn:
-    """One transaction, and the patience with which it is waited for.
-
-    The first to find the database locked waits the whole time. Who stands behind it has waited as well, and goes on
-    waiting only for what is left: its client's patience ends too, and would then proceed undecided.
-    """
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._transaction = store.database.transaction("IMMEDIATE")
-
-    def __enter__(self) -> None:
-        store = self._store
-        if store.in_vain:
-            left = store.busy_ms - int((time.monotonic() - store.since) * 1000)
-            store.database.wait_at_most(max(HURRIED_MS, left))
-        try:
-            self._transaction.__enter__()
-        except Storage as error:
-            store.in_vain = store.in_vain or error.details.get("cause") == "locked"
-            raise
-        if store.in_vain:
-            store.in_vain = False
-            store.database.wait_at_most(store.busy_ms)
-
-    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        self._transaction.__exit__(kind, *rest)
 
 
 class _Part:

@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from awr.client.acs.audit import AuditRecord
+from awr.client.acs.exchange import Reply, Request, Settled, Silence
 from awr.client.acs.outcome import Outcome, Started
-from awr.client.acs.session import ALWAYS_BLOCK, GuardianSession, Reply, Request, Settled, Silence
+from awr.client.acs.session import ALWAYS_BLOCK, GuardianSession
 from awr.client.acs.settings import Settings
 from awr.errors import InvalidInput, InvalidTransition
 from awr.guardian.envelope import Envelope
@@ -176,7 +177,7 @@ def test_a_method_that_was_not_offered_is_the_programs_mistake() -> None:
         begun().session.ask("steps/preCompact", {})
 
 
-@pytest.mark.parametrize("session_id", ["", "x", "0" * 32, str(uuid.uuid4()) + "\n"])
+@pytest.mark.parametrize("session_id", ["", "x", "0" * 32, "00000000-0000-4000-8000-000000000000\n"])
 def test_a_session_id_that_is_no_uuid_is_refused(session_id: str) -> None:
     with pytest.raises(InvalidInput):
         GuardianSession(
@@ -293,6 +294,17 @@ def test_a_method_that_the_guardian_does_not_evaluate_is_not_sent_and_proceeds_o
     assert [(record.event, record.method, record.applied) for record in agent.records] == [
         ("method_not_evaluated", TOOL, "proceed")
     ]
+
+
+def test_all_wrapped_methods_at_once_can_be_offered_and_agreed_on() -> None:
+    session = GuardianSession(
+        Settings(agent_id="a", methods=("protocols/MCP/*",)), secret=SECRET, transports=("http",)
+    )
+    request = session.hello()
+    session.welcomed(request, reply(hello(sent(request))))
+    assert isinstance(session.ask("protocols/MCP/resources/read", {}), Request)
+    with pytest.raises(InvalidInput):
+        session.ask(TOOL, PAYLOAD)
 
 
 def test_the_negotiated_time_of_a_method_goes_before_the_default() -> None:

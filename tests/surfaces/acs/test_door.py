@@ -411,7 +411,9 @@ def test_what_is_no_http_is_a_400_or_a_closed_connection_and_never_a_decision(do
         connection.sendall(text)
         connection.shutdown(socket.SHUT_WR)
         found = answers_on(connection)
-    assert [answer.status for answer in found] in ([], [400], [404, 400], [501])
+    # A folded header, or a long one that arrives in one piece, is HTTP; its body is empty, which is no JSON.
+    assert all(answer.json()["error"]["code"] == -32700 for answer in found if answer.status == 200)
+    assert [answer.status for answer in found] in ([], [200], [400], [404, 400], [501])
     with door.client() as client:
         assert client.ask("GET", "/health").status == 200
 

@@ -15,8 +15,9 @@ import httpx2
 from awr.client.acs.address import parse_address
 from awr.client.acs.answers import MAX_ANSWER_BYTES
 from awr.client.acs.audit import AuditRecord, Sink
+from awr.client.acs.exchange import Reply, Request, Settled, Silence
 from awr.client.acs.outcome import Outcome, Started
-from awr.client.acs.session import GuardianSession, Reply, Request, Settled, Silence
+from awr.client.acs.session import GuardianSession
 from awr.client.acs.settings import Settings
 from awr.guardian.signature import DEFAULT_KEY_ID
 

@@ -7,15 +7,18 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from awr.client.acs.audit import AuditFile, AuditRecord, Sink
+from awr.client.acs.exchange import Settled
 from awr.client.acs.http_transport import HttpTransport
 from awr.client.acs.outcome import Outcome, Started
-from awr.client.acs.session import GuardianSession, Settled
+from awr.client.acs.session import GuardianSession
 from awr.client.acs.settings import Settings
-from awr.client.acs.stdio_transport import StdioTransport
 from awr.guardian.signature import DEFAULT_KEY_ID
+
+if TYPE_CHECKING:
+    from awr.client.acs.stdio_transport import StdioTransport
 
 __all__ = ["AuditFile", "AuditRecord", "GuardianClient", "Outcome", "Settings", "Started"]
 
@@ -39,9 +42,14 @@ class GuardianClient:
         session_id: str | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        self._transport: HttpTransport | StdioTransport = (
-            HttpTransport(guardian, tls=tls) if isinstance(guardian, str) else StdioTransport(guardian)
-        )
+        self._transport: HttpTransport | StdioTransport
+        if isinstance(guardian, str):
+            self._transport = HttpTransport(guardian, tls=tls)
+        else:
+            # A hook pays for what it imports, and most ask over HTTP.
+            from awr.client.acs.stdio_transport import StdioTransport
+
+            self._transport = StdioTransport(guardian)
         self._session = GuardianSession(
             settings,
             secret=secret,
@@ -50,7 +58,7 @@ class GuardianClient:
             session_id=session_id,
         )
         self._audit = audit
-        one_at_a_time = settings.sequential or isinstance(self._transport, StdioTransport)
+        one_at_a_time = settings.sequential or not isinstance(guardian, str)
         self._turn: AbstractContextManager[Any] = threading.Lock() if one_at_a_time else nullcontext()
 
     def __enter__(self) -> Self:

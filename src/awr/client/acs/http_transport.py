@@ -19,7 +19,7 @@ from typing import Any
 
 from awr.client.acs.address import parse_address
 from awr.client.acs.answers import MAX_ANSWER_BYTES
-from awr.client.acs.session import Reply, Request, Silence
+from awr.client.acs.exchange import Reply, Request, Silence
 
 __all__ = ["HttpTransport"]
 

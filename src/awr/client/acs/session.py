@@ -6,8 +6,8 @@ stands beside it.
 
 from __future__ import annotations
 
+import os
 import re
-import secrets
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -18,18 +18,20 @@ import msgspec
 from awr.chain import acs_bytes
 from awr.client.acs.answers import Agreement, Decision, Unusable, decision_of, hello_of, is_pong, result_of
 from awr.client.acs.audit import AuditRecord, Event
+from awr.client.acs.exchange import Reply, Request, Settled, Silence
 from awr.client.acs.modification import UNSUPPORTED, Inapplicable, modified
 from awr.client.acs.outcome import Approval, Deferral, FailureClass, Outcome, Started
 from awr.client.acs.settings import LONGEST_WAIT_MS, Settings
 from awr.errors import InvalidInput, InvalidTransition
 from awr.guardian.envelope import ACS_VERSION, rfc3339
 from awr.guardian.handshake import Transport
+from awr.guardian.hooks import agreed_on
 from awr.guardian.reading import read_json
 from awr.guardian.refusals import Code, Refusal
 from awr.guardian.signature import DEFAULT_KEY_ID, Keys, sign
 from awr.ids import Clock, system_clock
 
-__all__ = ["ALWAYS_BLOCK", "GuardianSession", "Reply", "Request", "Settled", "Silence"]
+__all__ = ["ALWAYS_BLOCK", "GuardianSession"]
 
 HANDSHAKE = "handshake/hello"
 PING = "system/ping"
@@ -54,43 +56,6 @@ ALWAYS_BLOCK = frozenset(
 _ALWAYS_BLOCK_CLASSES = frozenset({"signature", "binding", "unsendable"})
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-
-
-class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be sent, and until when its answer counts. `deadline` is of the monotonic clock, in seconds."""
-
-    request_id: str
-    method: str
-    body: bytes
-    began: float
-    timeout_ms: int
-    #: The chain's head that this request stated or would have.
-    head: str | None = None
-
-    @property
-    def deadline(self) -> float:
-        """The end of the one time that everything has: names, connection, sending, waiting, reading."""
-        return self.began + self.timeout_ms / 1000
-
-
-class Reply(msgspec.Struct, frozen=True):
-    """What came: the body, and the status of HTTP where there is one."""
-
-    body: bytes
-    status: int | None = None
-
-
-class Silence(msgspec.Struct, frozen=True):
-    """Nothing came."""
-
-    failure: Literal["timeout", "transport"]
-
-
-class Settled(msgspec.Struct, frozen=True):
-    """An outcome, and what has to be recorded before it is acted on."""
-
-    outcome: Outcome
-    records: tuple[AuditRecord, ...] = ()
 
 
 class GuardianSession:
@@ -181,7 +146,7 @@ class GuardianSession:
                 expected="start() first",
                 next_step="call start() and look at its state",
             )
-        if method not in self.settings.methods:
+        if not agreed_on(method, self.settings.methods):
             raise InvalidInput(
                 "the settings do not name this method",
                 expected="one of the methods that the client offered in its handshake",
@@ -189,7 +154,7 @@ class GuardianSession:
             )
         if self._agreement is None:
             return self._without_guardian(method)
-        if method not in self._agreement.methods_evaluated:
+        if not agreed_on(method, self._agreement.methods_evaluated):
             return self._not_sent("method_not_evaluated", method, decided_by="not_evaluated")
         extra = {"turn_id": turn_id, "parent_turn_id": parent_turn_id}
         metadata: dict[str, Any] = {name: value for name, value in extra.items() if value is not None}
@@ -249,7 +214,7 @@ class GuardianSession:
             "payload": dict(payload),
         }
         if self.settings.nonce:
-            params["nonce"] = secrets.token_hex(16)
+            params["nonce"] = os.urandom(16).hex()
         message: dict[str, Any] = {"jsonrpc": "2.0", "method": method, "id": request_id, "params": params}
         began = self._monotonic()
         try:

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from awr.client.acs.answers import MAX_ANSWER_BYTES
-from awr.client.acs.session import Reply, Request, Silence
+from awr.client.acs.exchange import Reply, Request, Silence
 from awr.guardian.handshake import Transport
 
 __all__ = ["StdioTransport"]

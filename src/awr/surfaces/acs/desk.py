@@ -1,12 +1,10 @@
-"""Where requests are decided: one Guardian over one store, and the thread that has both to itself."""
+"""Where requests are decided: one Guardian over one store, on the thread that opened both."""
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,17 +14,20 @@ from awr.guardian.guardian import Guardian
 from awr.guardian.handshake import Posture, Transport
 from awr.guardian.refusals import Code, Refusal
 from awr.guardian.signature import Keys
-from awr.guardian.store import Store
+from awr.guardian.store import BUSY_MS, Store
 from awr.ids import system_clock
 from awr.surfaces.acs.notices import Notices
 
-__all__ = ["HTTP", "STDIO", "Desk", "DeskThread", "Setup", "desk_thread"]
+__all__ = ["HTTP", "STDIO", "Desk", "Setup", "SharedDesk", "shared_desk"]
 
 HTTP: tuple[Transport, ...] = ("http", "https")
 STDIO: tuple[Transport, ...] = ("stdio",)
 
-#: How many requests share one commit at the most.
+#: How many requests share one commit at the most, and how many bytes once there are two: the loop waits for all.
 TOGETHER = 32
+TOGETHER_BYTES = 262_144
+#: How often a store that another process holds is looked at again, in seconds.
+LOOK_AGAIN_SECONDS = 0.005
 
 
 class Setup(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,23 +40,25 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Desk:
-    """A Guardian and its store, for the thread that opened them. Whatever comes in, an answer goes out."""
+    """A Guardian and its store. Whatever comes in, an answer goes out. `busy_ms` is how long SQLite itself waits."""
 
-    def __init__(self, setup: Setup, *, transports: tuple[Transport, ...], notices: Notices) -> None:
+    def __init__(
+        self, setup: Setup, *, transports: tuple[Transport, ...], notices: Notices, busy_ms: int = BUSY_MS
+    ) -> None:
         self._notices = notices
-        self._store = Store.open(setup.database, now=system_clock(), create=setup.create)
+        self._store = Store.open(setup.database, now=system_clock(), create=setup.create, busy_ms=busy_ms)
         self._guardian = Guardian(
             self._store, keys=setup.keys, transports=transports, posture=setup.posture, notice=notices
         )
 
-    def answer(self, body: bytes, *, arrived: float) -> bytes:
-        """Return the answer to one body that was there at `arrived`, in seconds of `time.monotonic`."""
-        return self.answer_together([(body, arrived)])[0]
+    def answer_together(self, bodies: Sequence[bytes]) -> list[bytes]:
+        """Return the answers to bodies that are there at the same time, in order."""
+        return self.answer_unless_held(bodies, waited=True) or []
 
-    def answer_together(self, bodies: Sequence[tuple[bytes, float]]) -> list[bytes]:
-        """Return the answers to bodies, each with its arrival as `answer` has it."""
+    def answer_unless_held(self, bodies: Sequence[bytes], *, waited: bool) -> list[bytes] | None:
+        """Return the answers, or None when another process holds the store and they have not `waited` long enough."""
         try:
-            return self._guardian.answer_together(bodies)
+            return self._guardian.answer_unless_held(bodies, waited=waited)
         except Exception as error:
             self._notices.early("fault", fault=type(error).__name__)
             fault = Refusal(
@@ -74,57 +77,65 @@ class Desk:
         self._store.close()
 
 
-class DeskThread:
-    """A desk on a thread of its own, which answers while connections are served.
+class SharedDesk:
+    """A desk for many connections, on the thread of their event loop.
 
-    What comes while it is busy waits, and is then answered together: one commit, one change of threads.
+    What has come by the loop's next turn is answered together: one commit for all of it, and no change of threads,
+    which would cost as much as the answer. The loop never sleeps in SQLite: while another process holds the store,
+    it looks again now and then, and serves its other connections.
     """
 
-    def __init__(self, executor: ThreadPoolExecutor, desk: Desk) -> None:
-        self._executor = executor
+    def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._waiting: deque[tuple[bytes, float, asyncio.Future[bytes]]] = deque()
-        self._busy = False
+        self._due = False
 
     async def answer(self, body: bytes) -> bytes:
         """Return the answer to one body."""
-        found: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        self._waiting.append((body, time.monotonic(), found))
-        self._begin()
+        loop = asyncio.get_running_loop()
+        found: asyncio.Future[bytes] = loop.create_future()
+        self._waiting.append((body, loop.time(), found))
+        self._later(0)
         return await found
 
-    def _begin(self) -> None:
-        if self._busy or not self._waiting:
-            return
-        self._busy = True
-        taken = [self._waiting.popleft() for _ in range(min(TOGETHER, len(self._waiting)))]
-        loop = asyncio.get_running_loop()
-        bodies = [(body, arrived) for body, arrived, _ in taken]
-        answers = loop.run_in_executor(self._executor, self._desk.answer_together, bodies)
-        answers.add_done_callback(lambda done: self._end([found for *_, found in taken], done))
+    def refuse(self, refusal: Refusal) -> bytes:
+        """Return the answer to a body that could not be read."""
+        return self._desk.refuse(refusal)
 
-    def _end(self, asked: list[asyncio.Future[bytes]], done: asyncio.Future[list[bytes]]) -> None:
-        self._busy = False
-        for found, answer in zip(asked, done.result(), strict=True):
+    def _later(self, seconds: float) -> None:
+        if not self._due:
+            self._due = True
+            asyncio.get_running_loop().call_later(seconds, self._work)
+
+    def _work(self) -> None:
+        self._due = False
+        taken = [self._waiting.popleft()]
+        size = len(taken[0][0])
+        while self._waiting and len(taken) < TOGETHER and size + len(self._waiting[0][0]) <= TOGETHER_BYTES:
+            taken.append(self._waiting.popleft())
+            size += len(taken[-1][0])
+        waited = asyncio.get_running_loop().time() - taken[0][1] >= BUSY_MS / 1000
+        answers = self._desk.answer_unless_held([body for body, *_ in taken], waited=waited)
+        if answers is None:
+            self._waiting.extendleft(reversed(taken))
+            self._later(LOOK_AGAIN_SECONDS)
+            return
+        for (*_, found), answer in zip(taken, answers, strict=True):
             # Who has left in the meantime is not waiting any more.
             if not found.done():
                 found.set_result(answer)
-        self._begin()
-
-    async def refuse(self, refusal: Refusal) -> bytes:
-        """Return the answer to a body that could not be read."""
-        return await asyncio.get_running_loop().run_in_executor(self._executor, self._desk.refuse, refusal)
+        if self._waiting:
+            self._later(0)
 
 
 @contextmanager
-def desk_thread(setup: Setup, *, transports: tuple[Transport, ...], notices: Notices) -> Iterator[DeskThread]:
-    """Open a desk on its thread; answer what was asked and close it there at the end.
+def shared_desk(setup: Setup, *, transports: tuple[Transport, ...], notices: Notices) -> Iterator[SharedDesk]:
+    """Open a desk for the event loop that this thread is going to run, and close it at the end.
 
     Raise Storage, RuleViolation or Io when the database cannot be used.
     """
-    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="awr-guardian") as executor:
-        desk = executor.submit(Desk, setup, transports=transports, notices=notices).result()
-        try:
-            yield DeskThread(executor, desk)
-        finally:
-            executor.submit(desk.close).result()
+    desk = Desk(setup, transports=transports, notices=notices, busy_ms=0)
+    try:
+        yield SharedDesk(desk)
+    finally:
+        desk.close()

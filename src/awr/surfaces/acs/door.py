@@ -6,7 +6,7 @@ import re
 
 from awr.guardian.reading import MAX_BODY_BYTES, too_large
 from awr.guardian.refusals import Code, Refusal
-from awr.surfaces.acs.desk import DeskThread
+from awr.surfaces.acs.desk import SharedDesk
 from awr.surfaces.acs.notices import Notices
 from awr.surfaces.http.incoming import (
     Body,
@@ -37,7 +37,7 @@ class GuardianDoor:
     the client left before it had said everything.
     """
 
-    def __init__(self, desk: DeskThread, *, arrival_seconds: float = ARRIVAL_SECONDS) -> None:
+    def __init__(self, desk: SharedDesk, *, arrival_seconds: float = ARRIVAL_SECONDS) -> None:
         self._desk = desk
         self._arrival_seconds = arrival_seconds
 
@@ -52,9 +52,9 @@ class GuardianDoor:
             _require_room(headers)
             answer = await self._desk.answer(await body.read(seconds=self._arrival_seconds))
         except TooLargeError:
-            answer = await self._desk.refuse(too_large())
+            answer = self._desk.refuse(too_large())
         except TooSlowError:
-            answer = await self._desk.refuse(
+            answer = self._desk.refuse(
                 Refusal(
                     Code.INVALID_REQUEST,
                     reason="body_incomplete",

@@ -6,7 +6,6 @@ import os
 import select
 import signal
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
@@ -54,12 +53,18 @@ def serve_stdio(setup: Setup) -> int:
 def _serve(desk: Desk, woken: int) -> None:
     reader = FrameReader(limit=MAX_BODY_BYTES)
     while True:
-        arrived = time.monotonic()
-        while (content := reader.next()) is not None:
-            if isinstance(content, TooLarge):
-                _write(framed(desk.refuse(too_large())))
-            else:
-                _write(framed(desk.answer(content, arrived=arrived)))
+        whole: list[bytes] = []
+        try:
+            while (content := reader.next()) is not None:
+                if isinstance(content, TooLarge):
+                    _answer(desk, whole)
+                    whole = []
+                    _write(framed(desk.refuse(too_large())))
+                else:
+                    whole.append(content)
+        finally:
+            # What came whole is answered, whatever broken frame comes behind it.
+            _answer(desk, whole)
         ready, _, _ = select.select([0, woken], [], [])
         # Every frame that was read whole has been answered by now.
         if woken in ready:
@@ -69,6 +74,12 @@ def _serve(desk: Desk, woken: int) -> None:
             reader.end()
             return
         reader.feed(data)
+
+
+def _answer(desk: Desk, contents: list[bytes]) -> None:
+    """Answer what has come in one piece, together."""
+    for answer in desk.answer_together(contents) if contents else ():
+        _write(framed(answer))
 
 
 def _write(data: bytes) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from awr.errors import AwrError, io_error
-from awr.surfaces.acs.desk import HTTP, Setup, desk_thread
+from awr.surfaces.acs.desk import HTTP, Setup, shared_desk
 from awr.surfaces.acs.door import GuardianDoor
 from awr.surfaces.acs.notices import Notices
 from awr.surfaces.http.app import Application
@@ -44,7 +44,7 @@ def serve(path: Path, *, listen: str, guardian: Setup | None = None) -> None:
     """Serve the projects of a registry until a signal ends it, and a Guardian's door beside them where one is set up.
 
     Standard error gets one line that says where the service listens, and then its log. Raise what `load_service`,
-    `desk_thread` and `listen_on` raise; nothing listens then.
+    `shared_desk` and `listen_on` raise; nothing listens then.
     """
     service = load_service(path)
     log = Log(sys.stderr)
@@ -53,7 +53,7 @@ def serve(path: Path, *, listen: str, guardian: Setup | None = None) -> None:
         door = None
         if guardian is not None:
             notices = Notices(log, count=watch.metrics.acs)
-            door = GuardianDoor(stack.enter_context(desk_thread(guardian, transports=HTTP, notices=notices)))
+            door = GuardianDoor(stack.enter_context(shared_desk(guardian, transports=HTTP, notices=notices)))
         _serve(service, stack.enter_context(listen_on(listen)), door=door, log=log, watch=watch)
 
 
