@@ -36,6 +36,7 @@ canonical_values = st.recursive(
     | st.booleans()
     | st.integers(-(2**53) + 1, 2**53 - 1)
     | st.floats(allow_nan=False, allow_infinity=False)
+    | st.floats(-1e-5, 1e-5)
     | st.text(st.characters(exclude_categories=["Cs"]))
     | st.from_regex(r'[:,"\[]?[-0-9]{1,20}[.eE:"]?[0-9]{0,3}', fullmatch=True),
     lambda children: (
@@ -50,6 +51,11 @@ canonical_values = st.recursive(
 @given(canonical_values)
 def test_our_fast_encoder_and_the_librarys_spell_every_value_alike(value: object) -> None:
     assert acs_bytes(value) == rfc8785.dumps(value)  # type: ignore[arg-type]
+
+
+@given(st.lists(st.floats(1e-7, 1.2e-5) | st.sampled_from(["1e-6", ',1e-6,"', '"\\', "\\"]), max_size=6))
+def test_small_fractions_lose_their_exponent_and_texts_that_look_like_them_do_not(value: list[float | str]) -> None:
+    assert acs_bytes({"a": value}) == rfc8785.dumps({"a": value})
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), [float("-inf")], 2**53, [-(2**53)], {"a": 2**64}])

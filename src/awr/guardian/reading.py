@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import accumulate
 from typing import Any
 
 from awr.guardian.refusals import Code, Refusal
@@ -24,7 +25,9 @@ MAX_ITEMS = 100
 MAX_INTEGER = 2**53 - 1
 
 # A text that nobody ends is one token too: else every quote in it would be looked behind to the end of the body.
-_STRUCTURE = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
+_TEXT = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
+_STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
+_OTHER_BYTES = bytes(set(range(256)) - set(_STEPS))
 
 
 def read_json(data: bytes) -> Any:
@@ -70,19 +73,13 @@ def too_many() -> Refusal:
 
 
 def _require_depth(data: bytes) -> None:
-    depth = 0
-    for token in _STRUCTURE.finditer(data):
-        first = token[0][:1]
-        if first in b"[{":
-            depth += 1
-            if depth > MAX_DEPTH:
-                raise Refusal(
-                    Code.PARSE_ERROR,
-                    reason="too_deep",
-                    message=f"more than {MAX_DEPTH} arrays and objects stand inside one another",
-                )
-        elif first in b"]}":
-            depth -= 1
+    brackets = _TEXT.sub(b"", data).translate(None, _OTHER_BYTES)
+    if max(accumulate(map(_STEPS.__getitem__, brackets)), default=0) > MAX_DEPTH:
+        raise Refusal(
+            Code.PARSE_ERROR,
+            reason="too_deep",
+            message=f"more than {MAX_DEPTH} arrays and objects stand inside one another",
+        )
 
 
 def _require_whole_characters(value: Any) -> None:
