@@ -48,7 +48,12 @@ def test_names_and_commands_are_unique() -> None:
 
 
 def test_the_command_line_has_every_operation_the_demo_and_the_service_and_nothing_else() -> None:
-    assert set(leaves(program())) == {one.command for one in OPERATIONS} | {"demo", "serve"}
+    assert set(leaves(program())) == {one.command for one in OPERATIONS} | {
+        "demo",
+        "guardian serve",
+        "guardian stdio",
+        "serve",
+    }
 
 
 def test_an_operation_is_found_by_its_name() -> None:

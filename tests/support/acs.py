@@ -6,6 +6,7 @@ import json
 import time
 import uuid
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,8 @@ class Agent:
                 "request_id": request_id,
                 "timestamp": rfc3339(self.clock()),
                 "metadata": {"agent_id": self.agent_id, "session_id": self.session_id, **(metadata or {})},
-                "payload": payload,
+                # The examples are shared; a test may change its request.
+                "payload": deepcopy(payload),
                 **params,
             },
         }
