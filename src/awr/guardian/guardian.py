@@ -82,7 +82,9 @@ class Guardian:
         If that commit fails, nothing of any of them is kept and each gets a turn of its own; a store that another
         process holds is waited for once.
         """
-        return self.answer_unless_held(bodies, waited=True) or []
+        answers = self.answer_unless_held(bodies, waited=True)
+        assert answers is not None, "who has waited is answered"
+        return answers
 
     def answer_unless_held(self, bodies: Sequence[bytes], *, waited: bool) -> list[bytes] | None:
         """Answer as `answer_together` does, or return None when another process holds the store.

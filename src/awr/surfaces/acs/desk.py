@@ -53,7 +53,9 @@ class Desk:
 
     def answer_together(self, bodies: Sequence[bytes]) -> list[bytes]:
         """Return the answers to bodies that are there at the same time, in order."""
-        return self.answer_unless_held(bodies, waited=True) or []
+        answers = self.answer_unless_held(bodies, waited=True)
+        assert answers is not None, "who has waited is answered"
+        return answers
 
     def answer_unless_held(self, bodies: Sequence[bytes], *, waited: bool) -> list[bytes] | None:
         """Return the answers, or None when another process holds the store and they have not `waited` long enough."""
