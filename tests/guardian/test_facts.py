@@ -99,6 +99,18 @@ def test_provenance_is_found_where_the_standard_puts_it_and_not_inside_of_data()
     assert known.source_id == "source of p-1"
 
 
+@pytest.mark.parametrize("name", ["value", "body", "provenance", "params", "content", "raw", "arguments", "x"])
+def test_an_argument_may_have_any_name_and_its_provenance_is_found(name: str) -> None:
+    argument = {"value": "x", "provenance": provenance("p-1", "tool_output")}
+    for payload in ({"arguments": {name: argument}}, {"params": {"name": "send", "arguments": {name: argument}}}):
+        assert [known.provenance_id for known in provenance_of(payload)] == ["p-1"]
+
+
+@pytest.mark.parametrize("name", ["user_identity", "platform_context", "trigger_source", "metadata", "composition"])
+def test_provenance_in_a_member_of_any_form_is_not_believed(name: str) -> None:
+    assert provenance_of({name: {"provenance": provenance("p-forged", "user_input")}}) == ()
+
+
 def test_an_id_that_is_named_twice_in_one_payload_counts_once() -> None:
     item = {"type": "text", "value": "x", "provenance": provenance("p-1", "user_input")}
     assert len(provenance_of({"content": [item, item]})) == 1

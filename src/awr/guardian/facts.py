@@ -6,6 +6,7 @@ An identifier is kept as it is when it is short and looks like no secret; of any
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
@@ -111,7 +112,7 @@ def intent_facts(intent: Mapping[str, Any]) -> dict[str, Any]:
 def provenance_of(payload: Mapping[str, Any]) -> tuple[Known, ...]:
     """Return every provenance object at a place where the standard puts one, in order, each id once.
 
-    What stands inside a `value` or a `body` is data, whatever it looks like: a tool could write anything there.
+    What stands anywhere else is data, whatever it looks like: a tool could write anything there.
     """
     found: dict[str, Known] = {}
     for item in _provenance_objects(payload):
@@ -151,8 +152,9 @@ def _wrapped(payload: Mapping[str, Any]) -> dict[str, str]:
     return {"tool_name": identifier(name)} if isinstance(name, str) else {}
 
 
-#: Members whose content is somebody's data.
-_DATA = frozenset({"value", "body", "raw", "raw_command", "reasoning", "params", "result"})
+#: Members in which the standard puts data with their provenance, and those that are one.
+_PLACES = frozenset({"content", "results", "outputs", "entries", "query", "summary", "intent", "subagent_intent"})
+_OBJECTS = frozenset({"provenance", "parser_provenance", "registration_provenance"})
 
 
 def _provenance_objects(part: Any) -> Iterator[Provenance]:
@@ -161,10 +163,13 @@ def _provenance_objects(part: Any) -> Iterator[Provenance]:
             yield from _provenance_objects(item)
     elif isinstance(part, dict):
         for name, item in part.items():
-            if name in {"provenance", "parser_provenance", "registration_provenance"} and isinstance(item, dict):
-                try:
+            if name in _OBJECTS and isinstance(item, dict):
+                with suppress(msgspec.ValidationError):
                     yield msgspec.convert(item, Provenance)
-                except msgspec.ValidationError:
-                    continue
-            elif name not in _DATA:
+            elif name == "arguments" and isinstance(item, dict):
+                # Their names are the tool's own, and may be any of the names here.
+                yield from _provenance_objects(list(item.values()))
+            elif name == "params" and isinstance(item, dict):
+                yield from _provenance_objects({"arguments": item.get("arguments")})
+            elif name in _PLACES:
                 yield from _provenance_objects(item)
