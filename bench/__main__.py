@@ -15,6 +15,7 @@ NAMES = (
     "transcript_scan",
     "tool_calls",
     "guardian_requests",
+    "guardian_decisions",
 )
 
 

@@ -15,13 +15,14 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from awr.guardian.entries import step_bytes, step_text
 from awr.guardian.envelope import rfc3339
+from awr.guardian.facts import Known
 from awr.guardian.signature import Keys, sign
 from awr.guardian.store import Appended, Store
 from bench.measure import Figures, print_figures
@@ -181,14 +182,20 @@ def rates(clients: list[Client]) -> tuple[Figures, Figures, Figures, list[float]
     return Figures(steps), Figures(pings), ratio, times
 
 
-def lengthen(path: Path, session_id: str, *, entries: int) -> None:
-    """Give a session many entries in one transaction, which is how nobody else may write them."""
+def lengthen(
+    path: Path, session_id: str, *, entries: int, carrying: Callable[[int], tuple[Known, ...]] = lambda _: ()
+) -> None:
+    """Give a session many entries in one transaction, which is how nobody else may write them.
+
+    `carrying` gives the data of each, which derive from nothing.
+    """
     store = Store.open(path, now=0, create=False)
     with store.database.transaction("IMMEDIATE"):
         for number in range(entries):
             session = store.session(session_id)
             assert session is not None
             step_id = step_bytes(str(uuid.UUID(int=number)))
+            known = carrying(number)
             content = {"step_id": step_text(step_id), "step_type": "steps/toolCallRequest"}
             store.append(
                 session,
@@ -197,8 +204,8 @@ def lengthen(path: Path, session_id: str, *, entries: int) -> None:
                     step_type="steps/toolCallRequest",
                     entry=json.dumps(content, separators=(",", ":")).encode(),
                     facts={},
-                    provenance=(),
-                    depths={},
+                    provenance=known,
+                    depths={one.provenance_id: 0 for one in known},
                     summary={},
                     intent=None,
                     decision="allow",

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from referencing import Registry, Resource
 
+from awr.domain.provenance import ORIGINS
 from awr.guardian.hooks import HOOKS, payload_schema, read_payload
-from awr.guardian.payloads import ORIGINS
 from awr.guardian.reading import read_json
 from awr.guardian.refusals import Code, Refusal
 from tests.conformance.requirements import covers

@@ -25,8 +25,15 @@ from awr.domain.report import FLAG_RULES
 from awr.domain.work import STATUSES, DiagnosticCode
 from awr.guardian.handshake import SKEW_WINDOW_MS
 from awr.guardian.hooks import HOOKS, Disposition
+from awr.guardian.policies.facts import CallFacts, FoldFacts, StepFacts
+from awr.guardian.policies.folder import MAX_FILE_BYTES, MAX_FILES, MAX_POLICY_BYTES
+from awr.guardian.policies.packs import BUILT_IN
+from awr.guardian.policies.packs import Manifest as PackManifest
+from awr.guardian.policies.rules import MAX_RULES
+from awr.guardian.policies.tables import MAX_CASES, Case
 from awr.guardian.reading import MAX_BODY_BYTES, MAX_DEPTH
 from awr.guardian.refusals import Code
+from awr.guardian.trust_file import parse_trust
 from awr.hosts.observation import Reason
 from awr.operations.registry import OPERATIONS
 from awr.sources.ledger import parse_ledger
@@ -80,6 +87,19 @@ def test_the_tool_reference_is_the_list_of_operations() -> None:
     text = (REFERENCE / "tools.md").read_text()
     assert text == generator().tools_page()
     assert all(f"\n### {name}\n" in text for name in TOOLS)
+
+
+def test_the_reference_of_policies_is_the_packs_and_the_facts() -> None:
+    text = (REFERENCE / "policies.md").read_text()
+    assert text == generator().policies_page()
+    for kind in (FoldFacts, CallFacts, StepFacts):
+        assert [name for name in kind.__struct_fields__ if f"\n| `{name}` | " not in text] == []
+    assert [name for name in BUILT_IN if f"\n### {name}\n" not in text] == []
+    assert [key for key in PackManifest.__struct_fields__ if f"\n| `{key}` | " not in text] == []
+    assert [key for key in Case.__struct_fields__ if f"\n| `{key}` | " not in text] == []
+    assert f"{MAX_FILES} files, {MAX_FILE_BYTES // 1024} KiB each, {MAX_POLICY_BYTES // 1024**2} MiB" in text
+    assert f"{MAX_RULES} rules together" in text
+    assert f"{MAX_CASES:,} rows" in text
 
 
 def test_every_command_and_option_is_documented() -> None:
@@ -206,10 +226,15 @@ OURS = [(page, text) for page, text in blocks("toml") if "mcp_servers" not in te
 
 
 @pytest.mark.parametrize(("page", "text"), OURS)
-def test_a_manifest_or_a_registry_in_the_documentation_parses(page: str, text: str, tmp_path: Path) -> None:
-    if "clients" in tomllib.loads(text):
+def test_a_manifest_a_registry_or_a_trust_map_in_the_documentation_parses(
+    page: str, text: str, tmp_path: Path
+) -> None:
+    found = tomllib.loads(text)
+    if "clients" in found:
         (tmp_path / "service.toml").write_text(text)
         assert read_registry(tmp_path / "service.toml").clients
+    elif "rule" in found:
+        assert parse_trust(text.encode()).rules
     else:
         assert parse_manifest(text.encode()).sources
 

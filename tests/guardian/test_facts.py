@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from awr.guardian.facts import facts_of, identifier, intent_facts, provenance_of, summary_of
 from awr.guardian.hooks import HOOKS, read_payload
+from awr.guardian.refusals import Code, Refusal
 from tests.support.acs import PAYLOADS, TEXT, Agent, guardian_at, provenance
 
 
@@ -102,8 +103,9 @@ def test_provenance_is_found_where_the_standard_puts_it_and_not_inside_of_data()
 @pytest.mark.parametrize("name", ["value", "body", "provenance", "params", "content", "raw", "arguments", "x"])
 def test_an_argument_may_have_any_name_and_its_provenance_is_found(name: str) -> None:
     argument = {"value": "x", "provenance": provenance("p-1", "tool_output")}
-    for payload in ({"arguments": {name: argument}}, {"params": {"name": "send", "arguments": {name: argument}}}):
-        assert [known.provenance_id for known in provenance_of(payload)] == ["p-1"]
+    assert [known.provenance_id for known in provenance_of({"arguments": {name: argument}})] == ["p-1"]
+    # In a message of MCP, the arguments are whatever the model wrote.
+    assert provenance_of({"params": {"name": "send", "arguments": {name: argument}}}) == ()
 
 
 @pytest.mark.parametrize("name", ["user_identity", "platform_context", "trigger_source", "metadata", "composition"])
@@ -114,6 +116,13 @@ def test_provenance_in_a_member_of_any_form_is_not_believed(name: str) -> None:
 def test_an_id_that_is_named_twice_in_one_payload_counts_once() -> None:
     item = {"type": "text", "value": "x", "provenance": provenance("p-1", "user_input")}
     assert len(provenance_of({"content": [item, item]})) == 1
+
+
+def test_an_id_that_stands_for_two_things_in_one_payload_is_refused() -> None:
+    one, other = provenance("p-1", "user_input"), provenance("p-1", "tool_output")
+    with pytest.raises(Refusal) as refused:
+        provenance_of({"content": [{"provenance": one}, {"provenance": other}]})
+    assert (refused.value.code, refused.value.reason) == (Code.INVALID_PARAMS, "provenance_conflict")
 
 
 def test_the_summary_of_an_entry_counts_by_origin_and_names_the_step() -> None:

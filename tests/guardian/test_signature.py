@@ -216,6 +216,15 @@ def test_a_pipe_in_the_place_of_a_secret_is_refused_at_once(tmp_path: Path) -> N
         secret_from_file(tmp_path / "pipe")
 
 
+def test_a_folder_in_the_place_of_a_secret_is_refused_and_not_left_open(tmp_path: Path) -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(3):
+        with pytest.raises(RuleViolation) as refused:
+            secret_from_file(tmp_path)
+    assert refused.value.details["got"] == "something else than a file"
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
 def test_a_secret_file_that_is_not_there_says_how_to_make_one(tmp_path: Path) -> None:
     with pytest.raises(NotFound) as refused:
         secret_from_file(tmp_path / "nothing")

@@ -74,6 +74,7 @@ def test_every_published_head_is_in_the_chain(path: Path) -> None:
         ),
         ("DELETE FROM acs_contents WHERE position = 2", 2, "not there, nor in an archive"),
         ("DELETE FROM acs_provenance WHERE position = 4", 4, "its provenance"),
+        ("UPDATE acs_provenance SET origin = 'user_input' WHERE position = 4", 4, "its provenance"),
         ("DELETE FROM acs_entries WHERE position = 5", 5, "does not end at the head"),
         ("UPDATE acs_sessions SET summary = '{}'", 5, "summary of provenance"),
         ("UPDATE acs_sessions SET sealed_at = 1", 5, "its last entry is not its end"),

@@ -60,6 +60,10 @@ EVENT_TYPES: dict[str, str] = {
     "client.updated": "a host said how far a bound conversation is: next action, digest, open loops",
     "client.compaction_observed": "a host reported one completed native compaction",
     "client.compaction_deferred": "the user postponed the advice about one observation",
+    "guardian.decided": "a Guardian was asked about a compaction; its decision and the facts behind it",
+    "guardian.folded": "a compaction was reported to a Guardian; the decision and the lineage that it is bound to",
+    "guardian.fault": "a compaction was not as it was decided, or its lineage does not hold",
+    "guardian.endorsed": "an operator said that data of an agent's session may be trusted; who, and why",
 }
 
 _RESERVED_PREFIXES = (
@@ -71,6 +75,7 @@ _RESERVED_PREFIXES = (
     "execution.",
     "mcp.",
     "management.",
+    "guardian.",
 )
 _RESERVED_TYPES = frozenset(
     {

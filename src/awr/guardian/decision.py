@@ -14,7 +14,7 @@ import msgspec
 
 from awr.guardian.entries import step_bytes
 from awr.guardian.envelope import Envelope, milliseconds
-from awr.guardian.facts import identifier
+from awr.guardian.facts import Known, identifier, provenance_of, wrapped_tool
 from awr.guardian.handshake import (
     SKEW_WINDOW_MS,
     Posture,
@@ -25,6 +25,7 @@ from awr.guardian.handshake import (
     unsupported_version,
 )
 from awr.guardian.hooks import Hook, agreed_on, hook_of, is_defined, read_payload
+from awr.guardian.journaling import journal_fold
 from awr.guardian.payloads import Part
 from awr.guardian.record import appended
 from awr.guardian.refusals import Code, Refusal
@@ -155,13 +156,18 @@ class Decision:
             raise _not_negotiated(envelope, "not_negotiated", "the handshake did not agree on this method")
         self._require_time(envelope, now)
         payload = read_payload(hook, envelope.params.payload)
-        verdict = self._verdict(envelope, hook, payload, session)
-        added = appended(
-            envelope, params, payload, verdict, store=self._store, session=session, entry_id=self._make_id(now)
+        known = provenance_of(envelope.params.payload)
+        verdict = self._verdict(envelope, hook, payload, known, session)
+        added, verdict = appended(
+            envelope, params, payload, known, verdict, store=self._store, session=session, entry_id=self._make_id(now)
         )
-        return verdict, self._store.append(session, added, now=now)
+        head = self._store.append(session, added, now=now)
+        journal_fold(self._store, session, added, verdict, head=head, now=now, make_id=self._make_id)
+        return verdict, head
 
-    def _verdict(self, envelope: Envelope, hook: Hook, payload: Part, session: Session) -> Verdict:
+    def _verdict(
+        self, envelope: Envelope, hook: Hook, payload: Part, known: tuple[Known, ...], session: Session
+    ) -> Verdict:
         state = envelope.params.metadata.session_state
         believed = state.chain_hash if state is not msgspec.UNSET else msgspec.UNSET
         mismatch = believed is not msgspec.UNSET and believed != (session.head or b"").hex()
@@ -169,13 +175,15 @@ class Decision:
             return denied("chain_mismatch", "the client's chain_hash is not the head of this session's chain")
         turn_id = envelope.params.metadata.turn_id
         step = Step(
+            session=session,
+            known=known,
+            tool=wrapped_tool(envelope.params.payload),
             session_id=envelope.session_id,
             agent_id=envelope.params.metadata.agent_id,
             step_id=envelope.params.request_id,
             method=envelope.method,
             payload=payload,
             turn_id=turn_id if isinstance(turn_id, str) else None,
-            entries_before=session.entries,
         )
         try:
             verdict = settle(hook, self._policy.decide(step), deferrals=session.deferrals)

@@ -7,7 +7,7 @@ from typing import Any
 
 from awr.chain import acs_bytes, digest, link
 
-__all__ = ["canonical_entry", "entry_hash", "entry_of", "request_hash", "step_bytes", "step_text"]
+__all__ = ["canonical_entry", "entry_hash", "entry_of", "request_hash", "step_bytes", "step_named", "step_text"]
 
 _UNCOVERED = frozenset({"entry_hash", "previous_hash"})
 
@@ -55,6 +55,15 @@ def entry_hash(entry: Mapping[str, Any], *, previous_hash: str | None) -> str:
 def step_bytes(step_id: str) -> bytes:
     """Return the 16 bytes of a step id, in which two spellings of one UUID are the same."""
     return bytes.fromhex(step_id.replace("-", ""))
+
+
+def step_named(text: str) -> bytes | None:
+    """Return the bytes of a step that a payload names, or None for a text that is no step id in its usual form."""
+    try:
+        found = step_bytes(text)
+    except ValueError:
+        return None
+    return found if len(found) == 16 and step_text(found) == text.lower() else None
 
 
 def step_text(step_id: bytes) -> str:

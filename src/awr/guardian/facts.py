@@ -13,13 +13,15 @@ from typing import Any
 import msgspec
 
 from awr.chain import acs_bytes, digest
+from awr.domain.provenance import MAX_SOURCE_ID, Origin
 from awr.domain.secrets import find_secret
-from awr.guardian.payloads import Origin, Provenance
+from awr.guardian.payloads import Provenance
+from awr.guardian.refusals import Code, Refusal
 
-__all__ = ["Known", "facts_of", "identifier", "provenance_of", "summary_of"]
+__all__ = ["Known", "facts_of", "identifier", "provenance_of", "summary_of", "wrapped_tool"]
 
-#: A longer identifier is kept as its hash.
-MAX_IDENTIFIER = 256
+#: A longer identifier is kept as its hash. A rule of the trust map is about an identifier as it is kept.
+MAX_IDENTIFIER = MAX_SOURCE_ID
 
 #: Members of which something is kept, wherever a payload has them: identifiers and what comes from an enumeration of
 #: the standard, numbers of the standard's, and lists and maps of which only the length is kept.
@@ -94,7 +96,8 @@ def facts_of(method: str, payload: Mapping[str, Any]) -> dict[str, Any]:
     if method == "steps/sessionEnd":
         facts["reason"] = payload["reason"]
     if not method.startswith("steps/"):
-        facts |= _wrapped(payload)
+        tool = wrapped_tool(payload)
+        facts |= {"tool_name": tool} if tool is not None else {}
     return facts
 
 
@@ -112,6 +115,8 @@ def intent_facts(intent: Mapping[str, Any]) -> dict[str, Any]:
 def provenance_of(payload: Mapping[str, Any]) -> tuple[Known, ...]:
     """Return every provenance object at a place where the standard puts one, in order, each id once.
 
+    Raise Refusal INVALID_PARAMS when one id stands for two things.
+
     What stands anywhere else is data, whatever it looks like: a tool could write anything there.
     """
     found: dict[str, Known] = {}
@@ -122,7 +127,12 @@ def provenance_of(payload: Mapping[str, Any]) -> tuple[Known, ...]:
             source_id=identifier(item.source_id) if isinstance(item.source_id, str) else None,
             derived_from=tuple(map(identifier, item.derived_from or ())),
         )
-        found.setdefault(known.provenance_id, known)
+        if found.setdefault(known.provenance_id, known) != known:
+            raise Refusal(
+                Code.INVALID_PARAMS,
+                reason="provenance_conflict",
+                message="two different provenance objects of the payload have one provenance_id",
+            )
     return tuple(found.values())
 
 
@@ -145,11 +155,11 @@ def summary_of(known: tuple[Known, ...], *, step_id: str, depths: Mapping[str, i
     return summary
 
 
-def _wrapped(payload: Mapping[str, Any]) -> dict[str, str]:
-    """A message of MCP: the name of the tool or prompt that it is about."""
+def wrapped_tool(payload: Mapping[str, Any]) -> str | None:
+    """Return the name of the tool or prompt that a message of MCP is about, as it may be kept, or None."""
     params = payload.get("params")
     name = params.get("name") if isinstance(params, dict) else None
-    return {"tool_name": identifier(name)} if isinstance(name, str) else {}
+    return identifier(name) if isinstance(name, str) else None
 
 
 #: Members in which the standard puts data with their provenance, and those that are one.
@@ -169,7 +179,5 @@ def _provenance_objects(part: Any) -> Iterator[Provenance]:
             elif name == "arguments" and isinstance(item, dict):
                 # Their names are the tool's own, and may be any of the names here.
                 yield from _provenance_objects(list(item.values()))
-            elif name == "params" and isinstance(item, dict):
-                yield from _provenance_objects({"arguments": item.get("arguments")})
             elif name in _PLACES:
                 yield from _provenance_objects(item)

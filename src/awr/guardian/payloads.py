@@ -10,20 +10,10 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from awr.domain.provenance import Origin
 from awr.guardian.envelope import ChainHash, Uuid
 
-__all__ = ["ORIGINS", "Origin", "PreCompact", "Provenance", "ProvenanceSummary"]
-
-Origin = Literal["user_input", "system", "tool_output", "retrieved", "agent_generated", "a2a_inbound", "external"]
-ORIGINS: tuple[Origin, ...] = (
-    "user_input",
-    "system",
-    "tool_output",
-    "retrieved",
-    "agent_generated",
-    "a2a_inbound",
-    "external",
-)
+__all__ = ["PreCompact", "Provenance", "ProvenanceSummary"]
 
 Unset = msgspec.UnsetType
 Count = Annotated[int, msgspec.Meta(ge=0)]

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from awr.guardian.entries import canonical_entry, entry_of, step_bytes, step_text
 from awr.guardian.envelope import Envelope
-from awr.guardian.facts import facts_of, identifier, intent_facts, provenance_of, summary_of
-from awr.guardian.payloads import Part, SubagentStart
+from awr.guardian.facts import Known, facts_of, identifier, intent_facts, summary_of
+from awr.guardian.folds import about, bound
+from awr.guardian.payloads import Part, PostCompact, PreCompact, SubagentStart
 from awr.guardian.store import Appended, Session, Store
 from awr.guardian.verdict import Verdict
 
@@ -21,16 +24,19 @@ def appended(
     envelope: Envelope,
     params: Mapping[str, Any],
     payload: Part,
+    known: tuple[Known, ...],
     verdict: Verdict,
     *,
     store: Store,
     session: Session,
     entry_id: str,
-) -> Appended:
-    """Return what a step adds to its session. `params` are those of the request as it came."""
+) -> tuple[Appended, Verdict]:
+    """Return what a step adds to its session, and its verdict with what the record has to say of a fold.
+
+    `params` are those of the request as it came.
+    """
     raw = envelope.params.payload
     step_id = step_bytes(envelope.params.request_id)
-    known = provenance_of(raw)
     depths = store.depths(session, known)
     summary = summary_of(known, step_id=step_text(step_id), depths=depths)
     turn_id = envelope.params.metadata.turn_id
@@ -43,10 +49,16 @@ def appended(
         provenance_summary=summary,
     )
     intent, findings = _findings(envelope, payload, store=store, session=session)
+    fold = None
+    if isinstance(payload, PostCompact):
+        fold, found = bound(payload, store=store, session=session)
+        findings += found
+        if "lineage_mismatch" in found:
+            verdict = verdict.with_code("lineage_mismatch")
     subagent = None
     if isinstance(payload, SubagentStart):
         subagent = (payload.subagent_session_id, payload.intent_derivation)
-    return Appended(
+    added = Appended(
         step_id=step_id,
         step_type=envelope.method,
         entry=canonical_entry(entry),
@@ -60,7 +72,16 @@ def appended(
         findings=findings,
         seals=envelope.method == SESSION_END,
         subagent=subagent,
+        fold=fold,
+        about=about(payload.entries_to_compact) if isinstance(payload, PreCompact) else None,
+        verdict=msgspec.to_builtins(verdict) if _is_kept(verdict, envelope.method) else None,
     )
+    return added, verdict
+
+
+def _is_kept(verdict: Verdict, method: str) -> bool:
+    """Tell whether the rules and facts behind a verdict are kept: about a fold, and of whatever was not allowed."""
+    return verdict.decision != "allow" or method in {"steps/preCompact", "steps/postCompact"}
 
 
 def _findings(

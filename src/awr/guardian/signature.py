@@ -11,7 +11,6 @@ import base64
 import binascii
 import hmac
 import os
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -21,6 +20,7 @@ import msgspec
 from awr.chain import acs_bytes
 from awr.errors import InvalidInput, NotFound, RuleViolation
 from awr.guardian.envelope import Envelope
+from awr.guardian.operator_files import read_owned
 from awr.guardian.refusals import Code, Refusal
 
 __all__ = [
@@ -178,25 +178,12 @@ def secret_from_file(path: Path) -> bytes:
     Raise NotFound, RuleViolation when others than its owner may read it or a link stands in its place, and
     InvalidInput for a secret that is too short.
     """
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except FileNotFoundError:
-        raise NotFound(
-            "the secret file does not exist",
-            expected="a file that only its owner can read",
-            next_step="make one: head -c 48 /dev/urandom | base64 > FILE; chmod 600 FILE",
-        ) from None
-    except OSError as error:
-        raise _unsafe("a link, or a file that cannot be opened") from error
-    with os.fdopen(descriptor, "rb") as file:
-        state = os.fstat(file.fileno())
-        if not stat.S_ISREG(state.st_mode):
-            raise _unsafe("something else than a file")
-        if state.st_uid != os.geteuid():
-            raise _unsafe("a file of another user")
-        if state.st_mode & 0o077:
-            raise _unsafe(f"mode {stat.S_IMODE(state.st_mode):04o}")
-        data = file.read(MAX_SECRET_BYTES + 1)
+    missing = NotFound(
+        "the secret file does not exist",
+        expected="a file that only its owner can read",
+        next_step="make one: head -c 48 /dev/urandom | base64 > FILE; chmod 600 FILE",
+    )
+    data = read_owned(path, forbidden=0o077, limit=MAX_SECRET_BYTES, missing=missing, unsafe=_unsafe)
     return _require_length(data.removesuffix(b"\n"))
 
 

@@ -8,20 +8,24 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
 from awr.chain import digest, link
-from awr.errors import io_error
+from awr.domain.lineage import Datum, Endorsement
+from awr.errors import NotFound, io_error
+from awr.guardian.entries import step_named, step_text
 from awr.guardian.facts import Known
 from awr.journal.database import Database, Row
+from awr.journal.journal import ProjectIdentity, identity_of
 from awr.journal.migrations import SCHEMA_VERSION, migrate
 
-__all__ = ["ARCHIVE_BYTES", "Appended", "Session", "Store"]
+__all__ = ["ARCHIVE_BYTES", "Appended", "Carrying", "Fold", "Question", "Session", "Store"]
 
 #: How long a request waits for another process that writes, in milliseconds: well inside a client's own patience.
 BUSY_MS = 2_000
@@ -75,6 +79,47 @@ class Appended(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[str, ...]
     seals: bool
     subagent: tuple[str, str] | None
+    fold: Fold | None = None
+    #: What the policy said, in the words of the wire, where it is kept.
+    verdict: Mapping[str, Any] | None = None
+    about: str | None = None
+
+
+#: Reasons of the Guardian's own, which no policy gave.
+OWN_REASONS = frozenset({"chain_mismatch", "evaluation_failed"})
+
+
+class Carrying(msgspec.Struct, frozen=True, kw_only=True):
+    """One entry with the data that it carries. `depth` is None where a part of its lineage is not known.
+
+    It was not judged where a wrong `chain_hash` alone had it denied.
+    """
+
+    position: int
+    step_id: str
+    step_type: str
+    denied: bool
+    #: Whether the denial was a policy's: one for another reason uses up nobody's patience.
+    denied_by_policy: bool
+    data: tuple[Datum, ...]
+    depth: int | None
+
+
+class Fold(msgspec.Struct, frozen=True, kw_only=True):
+    """What a steps/postCompact binds: the question it was decided by, its summary, and the steps it stands for."""
+
+    decided_at: int | None
+    summary_id: str
+    steps: tuple[bytes, ...]
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """The latest steps/preCompact of a boundary, and what was answered."""
+
+    position: int
+    denied: bool
+    #: The digest of the steps that were asked about.
+    about: str | None
 
 
 class Store:
@@ -85,6 +130,8 @@ class Store:
         self.busy_ms = busy_ms
         #: Whether several requests share one transaction now.
         self.grouped = False
+        #: The project whose database this is, or None for a file of the Guardian's own.
+        self.project = _project_of(database)
 
     @classmethod
     def open(cls, path: Path, *, now: int, create: bool, busy_ms: int = BUSY_MS) -> Store:
@@ -234,6 +281,13 @@ class Store:
             self.database.execute(
                 "INSERT INTO acs_subagents VALUES (?, ?, ?, ?)", (session.id, position, *added.subagent)
             )
+        if added.verdict is not None:
+            self.database.execute(
+                "INSERT INTO acs_decisions VALUES (?, ?, ?, ?)",
+                (session.id, position, _json(added.verdict), added.about),
+            )
+        if added.fold is not None:
+            self._add_fold(session, added.fold, position=position)
         kept = session.kept_bytes + len(added.entry) + len(facts)
         if added.seals or kept > ARCHIVE_BYTES:
             self._archive(session, last=position)
@@ -272,6 +326,147 @@ class Store:
                 found[name] = None if found[name] is None else msgspec.json.decode(found[name])
             yield found
 
+    def carrying(self, session: Session, *, after: int) -> Iterator[Carrying]:
+        """Yield entries beyond a position with the data that they carry, in order."""
+        rows = self.database.execute(
+            "SELECT position, step_id, step_type, decision, reason_codes, provenance_id, origin, source_id, "
+            "derived_from, depth "
+            # Left to itself, SQLite reads all of the session's provenance for every one of its entries.
+            "FROM acs_entries LEFT JOIN acs_provenance INDEXED BY acs_provenance_by_entry USING (session, position) "
+            "WHERE session = ? AND position > ? ORDER BY position, provenance_id",
+            (session.id, after),
+        )
+        for _, group in groupby(rows, key=lambda row: row["position"]):
+            found = list(group)
+            first = found[0]
+            carried = [row for row in found if row["provenance_id"] is not None]
+            depths = [row["depth"] for row in carried]
+            yield Carrying(
+                position=first["position"],
+                step_id=step_text(first["step_id"]),
+                step_type=first["step_type"],
+                denied=first["decision"] == "deny",
+                denied_by_policy=first["decision"] == "deny"
+                and not OWN_REASONS & set(msgspec.json.decode(first["reason_codes"])),
+                data=tuple(
+                    Datum(
+                        provenance_id=row["provenance_id"],
+                        origin=row["origin"],
+                        source_id=row["source_id"],
+                        derived_from=tuple(msgspec.json.decode(row["derived_from"])),
+                    )
+                    for row in carried
+                ),
+                depth=None if None in depths else max(depths, default=0),
+            )
+
+    def link_at(self, session: Session, position: int) -> bytes | None:
+        """Return the link of the entry at a position, or None where there is none."""
+        row = self.database.row(
+            "SELECT link FROM acs_entries WHERE session = ? AND position = ?", (session.id, position)
+        )
+        return None if row is None else bytes(row["link"])
+
+    def data_of(self, session: Session, steps: Iterable[bytes]) -> dict[bytes, tuple[str, ...]]:
+        """Return the provenance ids of those of these steps that the session has an entry of."""
+        found = {}
+        for step_id in steps:
+            row = self.database.row(
+                "SELECT position FROM acs_entries WHERE session = ? AND step_id = ?", (session.id, step_id)
+            )
+            if row is not None:
+                names = self.database.rows(
+                    "SELECT provenance_id FROM acs_provenance WHERE session = ? AND position = ?",
+                    (session.id, row["position"]),
+                )
+                found[step_id] = tuple(one["provenance_id"] for one in names)
+        return found
+
+    def decisions(self, *, session: Session | None, after: int, limit: int) -> list[dict[str, Any]]:
+        """Return decisions about folds and whatever was not allowed, in the order of their sessions and entries.
+
+        `after` is how many of them were returned before.
+        """
+        rows = self.database.rows(
+            "SELECT acs_sessions.session_id, position, step_id, step_type, decision, reason_codes, findings, "
+            "received_at, verdict FROM acs_decisions JOIN acs_entries USING (session, position) "
+            "JOIN acs_sessions ON acs_sessions.id = session WHERE (:session IS NULL OR session = :session) "
+            "ORDER BY session, position LIMIT :limit OFFSET :after",
+            {"session": None if session is None else session.id, "limit": limit, "after": after},
+        )
+        return [_decided(row) for row in rows]
+
+    def decision(self, step_id: str) -> dict[str, Any] | None:
+        """Return the decision on one step, or None."""
+        mark = step_named(step_id)
+        if mark is None:
+            return None
+        row = self.database.row(
+            "SELECT acs_sessions.session_id, position, step_id, step_type, decision, reason_codes, findings, "
+            "received_at, verdict FROM acs_decisions JOIN acs_entries USING (session, position) "
+            "JOIN acs_sessions ON acs_sessions.id = session WHERE step_id = ?",
+            (mark,),
+        )
+        return None if row is None else _decided(row)
+
+    def add_endorsement(self, session: Session, endorsement: Endorsement, *, confirmed_by: str, now: int) -> int:
+        """Record an operator's word behind the session's last entry. Return its number in the session."""
+        row = self.database.row("SELECT count(*) AS number FROM acs_endorsements WHERE session = ?", (session.id,))
+        number = 1 + (row["number"] if row is not None else 0)
+        self.database.execute(
+            "INSERT INTO acs_endorsements VALUES (?, ?, ?, ?, ?, ?)",
+            (session.id, number, session.entries, _json(endorsement), confirmed_by, now),
+        )
+        return int(number)
+
+    def endorsements(self, session: Session, *, after: int) -> list[tuple[int, Endorsement]]:
+        """Return endorsements beyond a number, each with the position of the entry that it stands behind."""
+        rows = self.database.rows(
+            "SELECT after_position, endorsement FROM acs_endorsements "
+            "WHERE session = ? AND number > ? ORDER BY number",
+            (session.id, after),
+        )
+        return [(row["after_position"], msgspec.json.decode(row["endorsement"], type=Endorsement)) for row in rows]
+
+    def provenance_ids(self, session: Session) -> tuple[str, ...]:
+        """Return the ids of all data that the session has recorded."""
+        rows = self.database.rows(
+            "SELECT DISTINCT provenance_id FROM acs_provenance WHERE session = ? ORDER BY provenance_id",
+            (session.id,),
+        )
+        return tuple(row["provenance_id"] for row in rows)
+
+    def folds_since(self, session: Session, *, after: int) -> dict[int, tuple[str, ...]]:
+        """Return the steps that folds beyond a position stand for, by the fold's position."""
+        rows = self.database.rows(
+            "SELECT fold, step_id FROM acs_folded WHERE session = ? AND fold > ? ORDER BY fold, step_id",
+            (session.id, after),
+        )
+        return {
+            fold: tuple(step_text(row["step_id"]) for row in group)
+            for fold, group in groupby(rows, key=lambda row: int(row["fold"]))
+        }
+
+    def is_known(self, step_id: str) -> bool:
+        """Tell whether any session has an entry of this step."""
+        mark = step_named(step_id)
+        if mark is None:
+            return False
+        return self.database.row("SELECT 1 FROM acs_entries WHERE step_id = ? LIMIT 1", (mark,)) is not None
+
+    def question(self, session: Session) -> Question | None:
+        """Return the latest question about the present boundary, or None: a fold begins another one."""
+        row = self.database.row(
+            "SELECT position, step_type, decision, about "
+            "FROM acs_decisions JOIN acs_entries USING (session, position) "
+            "WHERE session = ? AND step_type IN ('steps/preCompact', 'steps/postCompact') "
+            "ORDER BY position DESC LIMIT 1",
+            (session.id,),
+        )
+        if row is None or row["step_type"] == "steps/postCompact":
+            return None
+        return Question(position=row["position"], denied=row["decision"] == "deny", about=row["about"])
+
     def parent_of(self, session_id: str) -> str | None:
         """Return the session that started this one as its subagent, or None."""
         row = self.database.row(
@@ -289,13 +484,17 @@ class Store:
         )
         return [str(row["child_session_id"]) for row in rows]
 
-    def provenance_counts(self, session: Session) -> dict[int, int]:
-        """Return how many provenance objects each entry has, by its position."""
+    def provenance_counts(self, session: Session) -> dict[int, dict[str, int]]:
+        """Return how many provenance objects of each origin each entry has, by its position."""
         rows = self.database.rows(
-            "SELECT position, count(*) AS number FROM acs_provenance WHERE session = ? GROUP BY position",
+            "SELECT position, origin, count(*) AS number FROM acs_provenance WHERE session = ? "
+            "GROUP BY position, origin",
             (session.id,),
         )
-        return {row["position"]: row["number"] for row in rows}
+        found: dict[int, dict[str, int]] = {}
+        for row in rows:
+            found.setdefault(row["position"], {})[row["origin"]] = row["number"]
+        return found
 
     def _depth(self, session: Session, provenance_id: str) -> int | None:
         row = self.database.row(
@@ -303,6 +502,14 @@ class Store:
             (session.id, provenance_id),
         )
         return None if row is None or row["depth"] is None else int(row["depth"])
+
+    def _add_fold(self, session: Session, fold: Fold, *, position: int) -> None:
+        self.database.execute(
+            "INSERT INTO acs_folds VALUES (?, ?, ?, ?, ?)",
+            (session.id, position, fold.decided_at, fold.summary_id, len(fold.steps)),
+        )
+        for step_id in fold.steps:
+            self.database.execute("INSERT INTO acs_folded VALUES (?, ?, ?)", (session.id, position, step_id))
 
     def _archive(self, session: Session, *, last: int) -> None:
         """Pack what the entries since the last archive commit to. Their links, steps and lineage stay as they are."""
@@ -391,6 +598,13 @@ def aggregated(session: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str
     return found
 
 
+def _project_of(database: Database) -> ProjectIdentity | None:
+    try:
+        return identity_of(database)
+    except NotFound:
+        return None
+
+
 def _make_private(path: Path) -> None:
     """Make an empty file that only its owner reads; SQLite gives its own files beside it the same permissions."""
     try:
@@ -399,6 +613,14 @@ def _make_private(path: Path) -> None:
         return
     except OSError as error:
         raise io_error(error) from None
+
+
+def _decided(row: Row) -> dict[str, Any]:
+    found = dict(row)
+    found["step_id"] = step_text(found["step_id"])
+    for name in ("reason_codes", "findings", "verdict"):
+        found[name] = msgspec.json.decode(found[name])
+    return found
 
 
 def _session(row: Row) -> Session:

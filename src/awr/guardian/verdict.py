@@ -6,8 +6,10 @@ from typing import Annotated, Any, Literal, Protocol
 
 import msgspec
 
+from awr.guardian.facts import Known
 from awr.guardian.hooks import Disposition, Hook
 from awr.guardian.payloads import Part
+from awr.guardian.store import Session
 
 __all__ = [
     "DEFERRALS",
@@ -32,16 +34,20 @@ Unset = msgspec.UnsetType
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """What a policy is asked about. `payload` has passed its schema; nothing of it may be kept."""
+    """What a policy is asked about. `payload` has passed its schema; nothing of it may be kept.
 
+    `known` is the provenance that the payload states, and `tool` the name in a wrapped message, if it has one.
+    """
+
+    session: Session
+    known: tuple[Known, ...]
+    tool: str | None
     session_id: str
     agent_id: str
     step_id: str
     method: str
     payload: Part
     turn_id: str | None
-    #: Entries of the session before this step.
-    entries_before: int
 
 
 class PolicyReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

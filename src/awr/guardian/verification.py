@@ -59,7 +59,7 @@ def verify(store: Store, session: Session, *, witnessed: tuple[str, ...] = ()) -
     for row in store.entries(session):
         if row["position"] != position + 1:
             return broken(row["position"], f"entries {position + 1} to {row['position'] - 1} are missing")
-        problem = _problem(row, head, counts.get(row["position"], 0))
+        problem = _problem(row, head, counts.get(row["position"], {}))
         if problem is not None:
             return broken(row["position"], problem)
         position, head, last_type = row["position"], row["link"], row["step_type"]
@@ -120,7 +120,7 @@ def missing_guards(store: Store) -> tuple[str, ...]:
     return tuple(name for name, statement in ACS_GUARDS.items() if present.get(name) != statement)
 
 
-def _problem(row: dict[str, Any], head: bytes | None, provenance: int) -> str | None:
+def _problem(row: dict[str, Any], head: bytes | None, provenance: dict[str, int]) -> str | None:
     if row["entry"] is None:
         return "what it commits to is not there, nor in an archive"
     if link(row["entry"], previous=head) != row["link"]:
@@ -128,7 +128,7 @@ def _problem(row: dict[str, Any], head: bytes | None, provenance: int) -> str | 
     content = _content(row["entry"])
     if (content.get("step_id"), content.get("step_type")) != (step_text(row["step_id"]), row["step_type"]):
         return "its step is not the one that it commits to"
-    if content.get("provenance_summary", {}).get("entry_count", 0) != provenance:
+    if content.get("provenance_summary", {}).get("entry_count_by_origin", {}) != provenance:
         return "its provenance is not what it commits to"
     return None
 

@@ -20,7 +20,7 @@ from awr.journal.database import BUSY_MS, Database
 from awr.journal.events import Event, Head, encode_payload, events_in_order, head_of, insert_event, payload_sha256
 from awr.journal.migrations import SCHEMA_VERSION, migrate
 
-__all__ = ["OPERATION_TAG", "Journal", "Reader", "Snapshot", "Writer"]
+__all__ = ["OPERATION_TAG", "Journal", "ProjectIdentity", "Reader", "Snapshot", "Writer", "identity_of"]
 
 
 #: The payload key that names the operation an event belongs to. No caller can state it.
@@ -176,7 +176,7 @@ class Journal:
         database = self._open("read")
         try:
             with database.transaction("DEFERRED"):
-                yield Reader(database, project=_identity(database), now=self.clock())
+                yield Reader(database, project=identity_of(database), now=self.clock())
         finally:
             database.close()
 
@@ -187,7 +187,7 @@ class Journal:
         try:
             with database.transaction("IMMEDIATE"):
                 # A connection that is held open has seen its project, which never changes its identity.
-                project = self._project or _identity(database)
+                project = self._project or identity_of(database)
                 writer = Writer(
                     database,
                     project=project,
@@ -220,7 +220,7 @@ class Journal:
         """Keep one connection for many writes, for programs that live longer than a command."""
         self._writing = self._migrated()
         try:
-            self._project = _identity(self._writing)
+            self._project = identity_of(self._writing)
             yield self
         finally:
             self._writing.close()
@@ -266,7 +266,7 @@ class Snapshot(Journal):
     @contextmanager
     def read(self) -> Iterator[Reader]:
         """Return the one view there is."""
-        yield Reader(self._copy, project=_identity(self._copy), now=self.clock())
+        yield Reader(self._copy, project=identity_of(self._copy), now=self.clock())
 
     @contextmanager
     def write(self, *, expected_revision: int | None = None) -> Iterator[Writer]:
@@ -279,7 +279,8 @@ class Snapshot(Journal):
         yield  # pragma: no cover - makes this a generator
 
 
-def _identity(database: Database) -> ProjectIdentity:
+def identity_of(database: Database) -> ProjectIdentity:
+    """Return the project that a database belongs to. Raise NotFound for a database without one."""
     first = next(events_in_order(database), None)
     if first is None:
         raise NotFound(

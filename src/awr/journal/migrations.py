@@ -23,7 +23,10 @@ GUARDS = {
     "BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END",
 }
 
-_ACS_TABLES = ("acs_entries", "acs_contents", "acs_provenance", "acs_archives", "acs_seen", "acs_subagents")
+_ACS_TABLES = (
+    *("acs_entries", "acs_contents", "acs_provenance", "acs_archives"),
+    *("acs_seen", "acs_subagents", "acs_folds", "acs_folded", "acs_endorsements", "acs_decisions"),
+)
 _ACS_REFUSAL = "BEGIN SELECT RAISE(ABORT, 'an ACS chain is append-only'); END"
 
 #: The triggers that keep ACS chains as they are. A content may only leave for an archive.
@@ -425,7 +428,7 @@ def create_acs(database: Database) -> None:
             findings TEXT NOT NULL,
             received_at INTEGER NOT NULL,
             PRIMARY KEY (session, position),
-            UNIQUE (session, step_id)
+            UNIQUE (step_id, session)
         ) STRICT, WITHOUT ROWID
         """
     )
@@ -489,6 +492,54 @@ def create_acs(database: Database) -> None:
         """
     )
     database.execute("CREATE INDEX acs_subagents_by_child ON acs_subagents (child_session_id)")
+    # A fold is an entry of steps/postCompact. `decided_at` is the question that it was decided by, if there was one.
+    database.execute(
+        """
+        CREATE TABLE acs_folds (
+            session INTEGER NOT NULL REFERENCES acs_sessions (id),
+            position INTEGER NOT NULL,
+            decided_at INTEGER,
+            summary_id TEXT NOT NULL,
+            entries INTEGER NOT NULL,
+            PRIMARY KEY (session, position)
+        ) STRICT, WITHOUT ROWID
+        """
+    )
+    database.execute(
+        """
+        CREATE TABLE acs_folded (
+            session INTEGER NOT NULL REFERENCES acs_sessions (id),
+            fold INTEGER NOT NULL,
+            step_id BLOB NOT NULL CHECK (length(step_id) = 16),
+            PRIMARY KEY (session, fold, step_id)
+        ) STRICT, WITHOUT ROWID
+        """
+    )
+    # What was decided about a fold, and whatever was not allowed: the rules, and the facts that they were given.
+    database.execute(
+        """
+        CREATE TABLE acs_decisions (
+            session INTEGER NOT NULL REFERENCES acs_sessions (id),
+            position INTEGER NOT NULL,
+            verdict TEXT NOT NULL,
+            about TEXT,
+            PRIMARY KEY (session, position)
+        ) STRICT, WITHOUT ROWID
+        """
+    )
+    database.execute(
+        """
+        CREATE TABLE acs_endorsements (
+            session INTEGER NOT NULL REFERENCES acs_sessions (id),
+            number INTEGER NOT NULL,
+            after_position INTEGER NOT NULL,
+            endorsement TEXT NOT NULL,
+            confirmed_by TEXT NOT NULL,
+            recorded_at INTEGER NOT NULL,
+            PRIMARY KEY (session, number)
+        ) STRICT, WITHOUT ROWID
+        """
+    )
     for statement in ACS_GUARDS.values():
         database.execute(statement)
 

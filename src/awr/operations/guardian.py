@@ -35,7 +35,9 @@ __all__ = [
     "VerifyResult",
     "database_path",
     "export",
+    "reading",
     "schema",
+    "session_in",
     "sessions",
     "show",
     "verify_chains",
@@ -194,7 +196,7 @@ class SchemaResult(msgspec.Struct, frozen=True, kw_only=True):
 
 def sessions(root: Path, request: SessionsRequest) -> SessionsResult:
     """List the sessions that the Guardian has answered. Raise NotFound where there is no database."""
-    with _reading(root, request.database) as store:
+    with reading(root, request.database) as store:
         found = store.sessions(after=request.after or 0, limit=request.limit + 1)
         page = found[: request.limit]
         return SessionsResult(
@@ -205,8 +207,8 @@ def sessions(root: Path, request: SessionsRequest) -> SessionsResult:
 
 def show(root: Path, request: ShowRequest) -> ShowResult:
     """Show one session and a page of its entries. Raise NotFound for a session that is not there."""
-    with _reading(root, request.database) as store:
-        session = _session(store, request.session)
+    with reading(root, request.database) as store:
+        session = session_in(store, request.session)
         rows = list(store.entries(session, after=request.after or 0, limit=request.limit + 1))
         page = rows[: request.limit]
         return ShowResult(
@@ -230,8 +232,8 @@ def verify_chains(root: Path, request: VerifyRequest) -> VerifyResult:
         )
     checked = entries = 0
     broken = []
-    with _reading(root, request.database) as store:
-        chosen = [_session(store, request.session)] if request.session is not None else _all(store)
+    with reading(root, request.database) as store:
+        chosen = [session_in(store, request.session)] if request.session is not None else _all(store)
         for session in chosen:
             found = verify(store, session, witnessed=request.expect_head)
             checked, entries = checked + 1, entries + found.entries
@@ -251,8 +253,8 @@ def export(root: Path, request: ExportRequest) -> ExportResult:
     """Write one chain as lines of JSON, so that anybody can check it. Raise InvalidInput for a file that exists."""
     target = root / request.output
     digest, size = hashlib.sha256(), 0
-    with _reading(root, request.database) as store:
-        session = _session(store, request.session)
+    with reading(root, request.database) as store:
+        session = session_in(store, request.session)
         found = verify(store, session)
         if found.broken is not None:
             raise Storage(
@@ -297,7 +299,8 @@ def database_path(root: Path, database: str | None) -> Path:
 
 
 @contextmanager
-def _reading(root: Path, database: str | None) -> Iterator[Store]:
+def reading(root: Path, database: str | None) -> Iterator[Store]:
+    """Open a Guardian's record for one read. Raise NotFound where there is none."""
     path = database_path(root, database)
     if not path.is_file():
         raise NotFound(
@@ -345,7 +348,8 @@ def _all(store: Store) -> Iterator[Session]:
         after = page[-1].id
 
 
-def _session(store: Store, session_id: str) -> Session:
+def session_in(store: Store, session_id: str) -> Session:
+    """Return a session of a record. Raise NotFound for one that is not there."""
     found = store.session(session_id)
     if found is None:
         raise NotFound(

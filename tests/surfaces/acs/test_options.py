@@ -43,10 +43,28 @@ def test_without_a_project_a_database_has_to_be_named(tmp_path: Path) -> None:
 
 
 def test_a_policy_that_is_not_there_names_those_that_are(tmp_path: Path) -> None:
+    words = ("--secret-file", secret_file(tmp_path), "--database", tmp_path / "acs.db", "--policy", "windmill")
+    error = refused(*words, code="NotFound")
+    assert "observe, trust-boundary, strict, open-work" in error["details"]["expected"]
+    assert "windmill" not in json.dumps(error)
+
+
+def test_a_folder_without_policies_is_no_policy(tmp_path: Path) -> None:
     words = ("--secret-file", secret_file(tmp_path), "--database", tmp_path / "acs.db", "--policy", tmp_path)
-    error = refused(*words, code="Unsupported")
-    assert error["details"]["expected"] == "one of the packs: observe"
+    error = refused(*words, code="InvalidInput")
     assert str(tmp_path) not in json.dumps(error)
+
+
+def test_a_trust_map_that_is_not_there_is_not_taken_for_none(tmp_path: Path) -> None:
+    words = (
+        "--secret-file",
+        secret_file(tmp_path),
+        "--database",
+        tmp_path / "acs.db",
+        "--trust",
+        tmp_path / "no.toml",
+    )
+    refused(*words, code="NotFound")
 
 
 @pytest.mark.parametrize(

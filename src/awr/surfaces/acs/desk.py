@@ -10,11 +10,14 @@ from pathlib import Path
 
 import msgspec
 
+from awr.domain.provenance import TrustMap
 from awr.guardian.guardian import Guardian
 from awr.guardian.handshake import Posture, Transport
+from awr.guardian.policies.packs import OBSERVE, Pack, built_in
 from awr.guardian.refusals import Code, Refusal
 from awr.guardian.signature import Keys
 from awr.guardian.store import BUSY_MS, Store
+from awr.guardian.verdict import Observe, Policy
 from awr.ids import system_clock
 from awr.surfaces.acs.notices import Notices
 
@@ -37,6 +40,8 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     database: Path
     create: bool
     posture: Posture = "proceed"
+    packs: tuple[Pack, ...] = msgspec.field(default_factory=lambda: (built_in(OBSERVE),))
+    trust_map: TrustMap = msgspec.field(default_factory=TrustMap)
 
 
 class Desk:
@@ -47,8 +52,13 @@ class Desk:
     ) -> None:
         self._notices = notices
         self._store = Store.open(setup.database, now=system_clock(), create=setup.create, busy_ms=busy_ms)
+        try:
+            policy = _policy_of(setup, self._store)
+        except BaseException:
+            self._store.close()
+            raise
         self._guardian = Guardian(
-            self._store, keys=setup.keys, transports=transports, posture=setup.posture, notice=notices
+            self._store, keys=setup.keys, transports=transports, policy=policy, posture=setup.posture, notice=notices
         )
 
     def answer_together(self, bodies: Sequence[bytes]) -> list[bytes]:
@@ -77,6 +87,15 @@ class Desk:
     def close(self) -> None:
         """Close the store."""
         self._store.close()
+
+
+def _policy_of(setup: Setup, store: Store) -> Policy:
+    if [pack.id for pack in setup.packs] == [OBSERVE]:
+        return Observe()
+    from awr.guardian.judge import Judge  # who observes pays for none of it
+    from awr.guardian.policies.engine import CedarPolicy
+
+    return Judge(CedarPolicy(setup.packs), store, trust_map=setup.trust_map)
 
 
 class SharedDesk:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from awr.errors import InvalidInput, NotFound, Unsupported
+from awr.errors import InvalidInput, NotFound
 from awr.guardian.handshake import Posture
+from awr.guardian.policies.packs import chosen
 from awr.guardian.signature import DEFAULT_KEY_ID, Keys, secret_from_environment, secret_from_file
+from awr.guardian.trust_file import read_trust
 from awr.project import DATABASE, FOLDER, Project
 from awr.surfaces.acs.desk import Setup
 
-__all__ = ["POLICY_PACKS", "keys_from", "setup_from"]
-
-#: The policies that are built in, by what `--policy` calls them.
-POLICY_PACKS = ("observe",)
+__all__ = ["keys_from", "setup_from"]
 
 
 def setup_from(
@@ -24,22 +24,26 @@ def setup_from(
     secret_variables: Sequence[str],
     key_ids: Sequence[str],
     policy: str,
+    policy_sha256: str | None,
+    trust: Path | None,
+    trust_sha256: str | None,
     database: Path | None,
     posture: Posture,
 ) -> Setup:
-    """Return the setup of a Guardian. Raise InvalidInput, NotFound, RuleViolation or Unsupported."""
-    if policy not in POLICY_PACKS:
-        raise Unsupported(
-            "there is no such policy",
-            got="another name, or a folder of policies",
-            expected="one of the packs: " + ", ".join(POLICY_PACKS),
-            next_step=f"give --policy {POLICY_PACKS[0]}, or leave it out",
-        )
+    """Return the setup of a Guardian. Raise InvalidInput, NotFound or RuleViolation.
+
+    An agent may write in the project's folder, so a policy or a trust map there counts only with its pinned hash.
+    """
     keys = keys_from(secret_files, secret_variables, key_ids)
-    if database is not None:
+    return Setup(
+        keys=keys,
         # The same place that the commands which read the record take the name for.
-        return Setup(keys=keys, database=project / database, create=True, posture=posture)
-    return Setup(keys=keys, database=_projects_own(project), create=False, posture=posture)
+        database=_projects_own(project) if database is None else project / database,
+        create=database is not None,
+        posture=posture,
+        packs=chosen(policy, root=project, workspace=project, sha256=policy_sha256),
+        trust_map=read_trust(trust, environment=os.environ, workspace=project, pinned_sha256=trust_sha256),
+    )
 
 
 def keys_from(files: Sequence[Path], variables: Sequence[str], key_ids: Sequence[str], *, prefix: str = "--") -> Keys:

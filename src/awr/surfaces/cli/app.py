@@ -25,6 +25,7 @@ _GROUPS = {
     "client": "Hosts: which session a conversation works in, and how far it is.",
     "context": "What an agent must know now.",
     "guardian": "The Guardian of the Agent Control Standard: its doors, and its record of every session.",
+    "guardian policy": "What the Guardian decides by: packs of policies, and trying them.",
     "execution": "What runs outside AWR, and whose outcome is unknown.",
     "evidence": "Evidence that work is done, and the reports it rests on.",
     "operation": "Identified writes: what became of one whose answer was lost.",

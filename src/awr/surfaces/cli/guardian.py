@@ -43,7 +43,24 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         "--policy",
         default="observe",
         metavar="PACK",
-        help="What decides; `observe`, which allows every step and records it, if left out.",
+        help="What decides: a pack of AWR's or of the operator's place, or a path with a slash; `observe`, which "
+        "allows every step and records it, if left out.",
+    ),
+    click.option(
+        "--policy-sha256",
+        metavar="HASH",
+        help="The hash that the pack must have; inside of the project folder it must be pinned so.",
+    ),
+    click.option(
+        "--trust",
+        type=_File,
+        metavar="FILE",
+        help="The operator's trust map; awr/trust.toml in the operator's place, where there is one, if left out.",
+    ),
+    click.option(
+        "--trust-sha256",
+        metavar="HASH",
+        help="The hash that the trust map must have; inside of the project folder it must be pinned so.",
     ),
     click.option(
         "--database",

@@ -87,6 +87,70 @@ def _export(result: Any) -> None:
     click.echo(f"chain head {result.chain_hash or 'none yet'}")
 
 
+def _decisions(result: Any) -> None:
+    if not result.decisions:
+        click.echo("Nothing was asked about a fold, and everything else was allowed.")
+        return
+    table(
+        ("received", "session", "step", "decision", "why", "step id"),
+        [
+            (
+                local_time(row.received_at),
+                _short(row.session_id),
+                row.step_type,
+                row.decision,
+                ", ".join((*row.reason_codes, *row.findings)) or "-",
+                row.step_id,
+            )
+            for row in result.decisions
+        ],
+    )
+    if result.next_after is not None:
+        click.echo(f"There are more: --after {result.next_after}")
+
+
+def _decision(result: Any) -> None:
+    row, verdict = result.decision, result.verdict
+    heading(f"{row.step_type} {row.step_id}  [{row.decision}]")
+    click.echo(f"session {row.session_id}, entry {row.position}, {local_time(row.received_at)}")
+    if row.reason_codes or row.findings:
+        click.echo("why: " + ", ".join((*row.reason_codes, *row.findings)))
+    if "reasoning" in verdict:
+        click.echo(verdict["reasoning"])
+    for reference in verdict.get("policy_references", ()):
+        rule = reference.get("policy_id", "")
+        pack = " ".join(filter(None, (reference.get("policy_name"), reference.get("policy_version"))))
+        click.echo(f"rule {rule}" + (f" of {pack}" if pack else ""))
+    for paradigm, facts in verdict.get("policy_data", {}).items():
+        click.echo(f"{paradigm}: " + ", ".join(f"{name} {value}" for name, value in facts.items()))
+    if verdict.get("cited_provenance_ids"):
+        click.echo("data: " + ", ".join(verdict["cited_provenance_ids"]))
+
+
+def _lineage(result: Any) -> None:
+    known = {row.provenance_id: row for row in result.data}
+    shown: set[str] = set()
+    pending = [(result.data[0].provenance_id, 0)]
+    while pending:
+        name, depth = pending.pop()
+        row = known[name]
+        what = f"{row.origin}, {row.trust}" if row.origin is not None else "not on record"
+        source = f", from {row.source_id}" if row.source_id is not None else ""
+        again = "  (shown above)" if name in shown and row.derived_from else ""
+        click.echo(f"{'  ' * depth}{name}  [{what}{source}]{again}")
+        if name not in shown:
+            pending += [(under, depth + 1) for under in reversed(row.derived_from)]
+        shown.add(name)
+
+
+def _endorse(result: Any) -> None:
+    what = f"{result.endorsed} of the session's data to {result.trust}"
+    if result.recorded:
+        click.echo(f"Raised {what}: endorsement {result.number}, confirmed by {result.confirmed_by}.")
+    else:
+        click.echo(f"Would raise {what}. Nothing is recorded; add --accept to record it.")
+
+
 def _schema(result: Any) -> None:
     click.echo(json.dumps(result.payload, indent=2))
 
@@ -116,5 +180,9 @@ VIEWS: dict[str, View] = {
     "guardian.show": _show,
     "guardian.verify": _verify,
     "guardian.export": _export,
+    "guardian.decisions": _decisions,
+    "guardian.decision": _decision,
+    "guardian.lineage": _lineage,
+    "guardian.endorse": _endorse,
     "guardian.schema": _schema,
 }

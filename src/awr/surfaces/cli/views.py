@@ -27,6 +27,10 @@ _ROOMS: dict[str, str] = {
     "client": "awr.surfaces.cli.client_view",
     "context": "awr.surfaces.cli.context_view",
     "guardian": "awr.surfaces.cli.guardian_view",
+    **dict.fromkeys(
+        ("guardian.policy_list", "guardian.policy_check", "guardian.policy_explain", "guardian.policy_test"),
+        "awr.surfaces.cli.policy_view",
+    ),
     "operation": "awr.surfaces.cli.operation_view",
     **dict.fromkeys(("backup", "doctor", "restore"), "awr.surfaces.cli.care_view"),
     **dict.fromkeys(("work.ready", "search", "work.graph"), "awr.surfaces.cli.finding_view"),
