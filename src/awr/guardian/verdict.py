@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
 import msgspec
 
-from awr.guardian.facts import Known
 from awr.guardian.hooks import Disposition, Hook
 from awr.guardian.payloads import Part
-from awr.guardian.store import Session
+
+if TYPE_CHECKING:  # a client shares the words of this room, and needs no database
+    from awr.guardian.facts import Known
+    from awr.guardian.store import Session
 
 __all__ = [
     "DEFERRALS",
