@@ -13,10 +13,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from awr.domain.lineage import Datum
 from awr.domain.provenance import TrustMap
 from awr.guardian.decision import Decision
 from awr.guardian.envelope import read_envelope, rfc3339
-from awr.guardian.facts import Known
 from awr.guardian.judge import Judge
 from awr.guardian.policies.engine import CedarPolicy, Judgement
 from awr.guardian.policies.facts import Facts
@@ -82,10 +82,10 @@ def begun(store: Store, session_id: str) -> None:
         )
 
 
-def carried(number: int) -> tuple[Known, ...]:
+def carried(number: int) -> tuple[Datum, ...]:
     """Return the data of an entry: of three, one is a user's and two are a tool's."""
     origin: Any = "user_input" if number % 3 == 0 else "tool_output"
-    return (Known(provenance_id=f"p-{number}", origin=origin, source_id="bench", derived_from=()),)
+    return (Datum(provenance_id=f"p-{number}", origin=origin, source_id="bench", derived_from=()),)
 
 
 def question(session_id: str, *, entries: int, of: int) -> dict[str, Any]:

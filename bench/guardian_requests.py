@@ -20,9 +20,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from awr.domain.lineage import Datum
 from awr.guardian.entries import step_bytes, step_text
 from awr.guardian.envelope import rfc3339
-from awr.guardian.facts import Known
 from awr.guardian.signature import Keys, sign
 from awr.guardian.store import Appended, Store
 from bench.measure import Figures, print_figures
@@ -183,7 +183,7 @@ def rates(clients: list[Client]) -> tuple[Figures, Figures, Figures, list[float]
 
 
 def lengthen(
-    path: Path, session_id: str, *, entries: int, carrying: Callable[[int], tuple[Known, ...]] = lambda _: ()
+    path: Path, session_id: str, *, entries: int, carrying: Callable[[int], tuple[Datum, ...]] = lambda _: ()
 ) -> None:
     """Give a session many entries in one transaction, which is how nobody else may write them.
 

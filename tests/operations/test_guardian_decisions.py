@@ -65,6 +65,20 @@ def test_the_lineage_of_a_summary_is_all_that_it_stands_for(tmp_path: Path, agen
         lineage(tmp_path, LineageRequest(session=agent.session_id, data="other", database=DATABASE))
 
 
+def test_the_lineage_of_a_summary_that_hides_some_is_the_one_that_it_is_judged_on(tmp_path: Path) -> None:
+    _, agent = judged(tmp_path, "trust-boundary")
+    steps = [said(agent, "u"), read(agent, "t")]
+    asked(agent, steps)
+    head = asked(agent, steps)["chain_hash"]
+    folded(agent, steps, "s", "u", head=head)
+    found = lineage(tmp_path, LineageRequest(session=agent.session_id, data="s", database=DATABASE))
+    assert {row.provenance_id: row.trust for row in found.data} == {
+        "s": "untrusted",
+        "t": "untrusted",
+        "u": "trusted",
+    }
+
+
 def test_a_person_sees_decisions_as_a_table_and_lineage_as_a_tree(
     tmp_path: Path, agent: Agent, capsys: pytest.CaptureFixture[str]
 ) -> None:

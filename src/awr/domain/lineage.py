@@ -168,6 +168,11 @@ class Lineage:
                 covering.append(endorsement)
         self._work_out_again(endorsement.provenance_ids)
 
+    def datum_of(self, provenance_id: str) -> Datum | None:
+        """Return what was first said of a piece of data, or None when nothing is."""
+        said = self._said.get(provenance_id)
+        return None if said is None else next(iter(said))
+
     def label_of(self, provenance_id: str) -> Label | None:
         """Return the effective label of a piece of data, or None when nothing is said of it."""
         return self._labels.get(provenance_id)

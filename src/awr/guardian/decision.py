@@ -12,9 +12,10 @@ from typing import Any
 
 import msgspec
 
+from awr.domain.lineage import Datum
 from awr.guardian.entries import step_bytes
 from awr.guardian.envelope import Envelope, milliseconds
-from awr.guardian.facts import Known, identifier, provenance_of, wrapped_tool
+from awr.guardian.facts import identifier, provenance_of, wrapped_tool
 from awr.guardian.handshake import (
     SKEW_WINDOW_MS,
     Posture,
@@ -166,7 +167,7 @@ class Decision:
         return verdict, head
 
     def _verdict(
-        self, envelope: Envelope, hook: Hook, payload: Part, known: tuple[Known, ...], session: Session
+        self, envelope: Envelope, hook: Hook, payload: Part, known: tuple[Datum, ...], session: Session
     ) -> Verdict:
         state = envelope.params.metadata.session_state
         believed = state.chain_hash if state is not msgspec.UNSET else msgspec.UNSET

@@ -13,12 +13,13 @@ from typing import Any
 import msgspec
 
 from awr.chain import acs_bytes, digest
-from awr.domain.provenance import MAX_SOURCE_ID, Origin
+from awr.domain.lineage import Datum
+from awr.domain.provenance import MAX_SOURCE_ID
 from awr.domain.secrets import find_secret
 from awr.guardian.payloads import Provenance
 from awr.guardian.refusals import Code, Refusal
 
-__all__ = ["Known", "facts_of", "identifier", "provenance_of", "summary_of", "wrapped_tool"]
+__all__ = ["facts_of", "identifier", "provenance_of", "summary_of", "wrapped_tool"]
 
 #: A longer identifier is kept as its hash. A rule of the trust map is about an identifier as it is kept.
 MAX_IDENTIFIER = MAX_SOURCE_ID
@@ -52,15 +53,6 @@ _NAMED = {
     "source": ("name", "type", "version"),
     "subagent_descriptor": ("agent_id", "model_id"),
 }
-
-
-class Known(msgspec.Struct, frozen=True, kw_only=True):
-    """A provenance object as it is kept. `depth` is how many derivations lie under it; None is not known."""
-
-    provenance_id: str
-    origin: Origin
-    source_id: str | None
-    derived_from: tuple[str, ...]
 
 
 @lru_cache(maxsize=4096)
@@ -112,16 +104,16 @@ def intent_facts(intent: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def provenance_of(payload: Mapping[str, Any]) -> tuple[Known, ...]:
+def provenance_of(payload: Mapping[str, Any]) -> tuple[Datum, ...]:
     """Return every provenance object at a place where the standard puts one, in order, each id once.
 
     Raise Refusal INVALID_PARAMS when one id stands for two things.
 
     What stands anywhere else is data, whatever it looks like: a tool could write anything there.
     """
-    found: dict[str, Known] = {}
+    found: dict[str, Datum] = {}
     for item in _provenance_objects(payload):
-        known = Known(
+        known = Datum(
             provenance_id=identifier(item.provenance_id),
             origin=item.origin,
             source_id=identifier(item.source_id) if isinstance(item.source_id, str) else None,
@@ -136,7 +128,7 @@ def provenance_of(payload: Mapping[str, Any]) -> tuple[Known, ...]:
     return tuple(found.values())
 
 
-def summary_of(known: tuple[Known, ...], *, step_id: str, depths: Mapping[str, int | None]) -> dict[str, Any]:
+def summary_of(known: tuple[Datum, ...], *, step_id: str, depths: Mapping[str, int | None]) -> dict[str, Any]:
     """Return the ProvenanceSummary of one entry. A depth is left out where the lineage is not known."""
     if not known:
         return {}

@@ -6,16 +6,13 @@ What a client says of a region is a hint: the record decides, and where they dis
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
 from heapq import nsmallest
 from operator import attrgetter
 from typing import Any
 
 import msgspec
 
-from awr.domain.lineage import Datum
 from awr.domain.provenance import TrustMap
-from awr.guardian.facts import Known
 from awr.guardian.hooks import hook_of
 from awr.guardian.labels import Region, SessionLabels
 from awr.guardian.payloads import PreCompact, ToolCallRequest
@@ -90,7 +87,7 @@ class Judge:
     def _facts(self, step: Step, labels: SessionLabels) -> Facts:
         since = labels.untrusted_since_grounding
         if isinstance(step.payload, ToolCallRequest) or not step.method.startswith("steps/"):
-            label, untrusted = labels.call_label(_data(step.known))
+            label, untrusted = labels.call_label(step.known)
             tool = step.payload.tool.name if isinstance(step.payload, ToolCallRequest) else step.tool
             return CallFacts(
                 tool=tool or step.method,
@@ -139,18 +136,6 @@ def _policy_data(region: Region, facts: FoldFacts) -> dict[str, Any]:
     if readers is not None:
         fides["readers"] = list(readers)
     return {"aarm": aarm, "fides": fides}
-
-
-def _data(known: Sequence[Known]) -> list[Datum]:
-    return [
-        Datum(
-            provenance_id=one.provenance_id,
-            origin=one.origin,
-            source_id=one.source_id,
-            derived_from=one.derived_from,
-        )
-        for one in known
-    ]
 
 
 def _number(value: int | msgspec.UnsetType) -> int | None:

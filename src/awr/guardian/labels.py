@@ -66,7 +66,8 @@ class SessionLabels:
 
     def __init__(self, trust_map: TrustMap, *, strict: bool) -> None:
         self._strict = strict
-        self._lineage = Lineage(trust_map)
+        #: The data of all entries, with what each summary stands for in its lineage. It is read, never added to.
+        self.lineage = Lineage(trust_map)
         self._steps: dict[str, Carried] = {}
         self._referenced: set[str] = set()
         self._folded: set[str] = set()
@@ -152,7 +153,7 @@ class SessionLabels:
         )
 
     def _endorse(self, endorsement: Endorsement) -> None:
-        self._lineage.endorse(endorsement)
+        self.lineage.endorse(endorsement)
         self._stale = True
 
     def _take(self, carrying: Carrying, *, folded: Sequence[str]) -> None:
@@ -163,9 +164,9 @@ class SessionLabels:
             # A summary rests on everything that it stands for, whatever its sender says of it.
             more = sorted(under - {stated.provenance_id, *stated.derived_from})
             datum = msgspec.structs.replace(stated, derived_from=(*stated.derived_from, *more)) if more else stated
-            before = self._lineage.label_of(datum.provenance_id) or UNKNOWN
+            before = self.lineage.label_of(datum.provenance_id) or UNKNOWN
             # A label that was joined before rests on this one, if it names its id.
-            if self._lineage.add(datum) != before and datum.provenance_id in self._referenced:
+            if self.lineage.add(datum) != before and datum.provenance_id in self._referenced:
                 self._stale = True
             self._referenced.add(datum.provenance_id)
             self._referenced.update(datum.derived_from)
@@ -202,17 +203,17 @@ class SessionLabels:
         if carried.data:
             # Steps without provenance lend their summary the label of their channel.
             below = (self._steps[step_id].label for step_id in carried.plain)
-            said = (self._lineage.label_of(datum.provenance_id) or UNKNOWN for datum in carried.data)
+            said = (self.lineage.label_of(datum.provenance_id) or UNKNOWN for datum in carried.data)
             return join([*said, *below])
         channel = CHANNELS.get(carried.step_type)
         if channel is None:
             return IDENTITY if carried.step_type.startswith("steps/") else UNKNOWN
-        return self._lineage.trust_map.classify(channel, None).label
+        return self.lineage.trust_map.classify(channel, None).label
 
     def _stated(self, datum: Datum) -> Label:
         """Return the label of a datum that is not on record yet, bound by what the record says of its id."""
-        label = effective(datum, self._lineage.label_of, trust_map=self._lineage.trust_map)
-        known = self._lineage.label_of(datum.provenance_id)
+        label = effective(datum, self.lineage.label_of, trust_map=self.lineage.trust_map)
+        known = self.lineage.label_of(datum.provenance_id)
         return label if known is None else join([known, label])
 
     def _speaks(self, carried: Carried) -> bool:

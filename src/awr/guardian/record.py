@@ -7,9 +7,10 @@ from typing import Any
 
 import msgspec
 
+from awr.domain.lineage import Datum
 from awr.guardian.entries import canonical_entry, entry_of, step_bytes, step_text
 from awr.guardian.envelope import Envelope
-from awr.guardian.facts import Known, facts_of, identifier, intent_facts, summary_of
+from awr.guardian.facts import facts_of, identifier, intent_facts, summary_of
 from awr.guardian.folds import about, bound
 from awr.guardian.payloads import Part, PostCompact, PreCompact, SubagentStart
 from awr.guardian.store import Appended, Session, Store
@@ -24,7 +25,7 @@ def appended(
     envelope: Envelope,
     params: Mapping[str, Any],
     payload: Part,
-    known: tuple[Known, ...],
+    known: tuple[Datum, ...],
     verdict: Verdict,
     *,
     store: Store,

@@ -20,7 +20,6 @@ from awr.chain import digest, link
 from awr.domain.lineage import Datum, Endorsement
 from awr.errors import NotFound, io_error
 from awr.guardian.entries import step_named, step_text
-from awr.guardian.facts import Known
 from awr.journal.database import Database, Row
 from awr.journal.journal import ProjectIdentity, identity_of
 from awr.journal.migrations import SCHEMA_VERSION, migrate
@@ -70,7 +69,7 @@ class Appended(msgspec.Struct, frozen=True, kw_only=True):
     step_type: str
     entry: bytes
     facts: Mapping[str, Any]
-    provenance: tuple[Known, ...]
+    provenance: tuple[Datum, ...]
     depths: Mapping[str, int | None]
     summary: Mapping[str, Any]
     intent: Mapping[str, Any] | None
@@ -226,7 +225,7 @@ class Store:
             (session_id, agent_id, key_id, provenance_producer, _json(server_hello), now),
         )
 
-    def depths(self, session: Session, known: Sequence[Known]) -> dict[str, int | None]:
+    def depths(self, session: Session, known: Sequence[Datum]) -> dict[str, int | None]:
         """Return how many derivations lie under each of these, or None where a part of the lineage is not known."""
         found: dict[str, int | None] = {}
         for item in known:

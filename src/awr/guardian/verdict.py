@@ -10,7 +10,7 @@ from awr.guardian.hooks import Disposition, Hook
 from awr.guardian.payloads import Part
 
 if TYPE_CHECKING:  # a client shares the words of this room, and needs no database
-    from awr.guardian.facts import Known
+    from awr.domain.lineage import Datum
     from awr.guardian.store import Session
 
 __all__ = [
@@ -42,7 +42,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     session: Session
-    known: tuple[Known, ...]
+    known: tuple[Datum, ...]
     tool: str | None
     session_id: str
     agent_id: str

@@ -7,9 +7,10 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from awr.domain.lineage import Datum, Lineage
+from awr.domain.lineage import Lineage
 from awr.domain.provenance import TrustMap
 from awr.errors import NotFound
+from awr.guardian.labels import SessionLabels
 from awr.operations.fields import Limit, described
 from awr.operations.guardian import AcsSession, DatabaseFile, reading, session_in
 
@@ -122,20 +123,12 @@ def decision(root: Path, request: DecisionRequest) -> DecisionResult:
 
 def lineage(root: Path, request: LineageRequest) -> LineageResult:
     """Show what a piece of data was made of. Raise NotFound for data that the session has not recorded."""
-    graph = Lineage(TrustMap())
-    known: dict[str, Datum] = {}
+    labels = SessionLabels(TrustMap(), strict=False)
     with reading(root, request.database) as store:
         session = session_in(store, request.session)
-        words = store.endorsements(session, after=0)
-        for carrying in store.carrying(session, after=0):
-            while words and words[0][0] < carrying.position:
-                graph.endorse(words.pop(0)[1])
-            for datum in carrying.data:
-                graph.add(datum)
-                known.setdefault(datum.provenance_id, datum)
-        for _, endorsement in words:
-            graph.endorse(endorsement)
-    if request.data not in known:
+        labels.catch_up(store, session)
+    graph = labels.lineage
+    if graph.datum_of(request.data) is None:
         raise NotFound(
             "the session has recorded no such data",
             expected="a provenance id of the session",
@@ -143,7 +136,7 @@ def lineage(root: Path, request: LineageRequest) -> LineageResult:
         )
     rows = []
     for name in _walk(request.data, graph):
-        said = known.get(name)
+        said = graph.datum_of(name)
         label = graph.label_of(name)
         rows.append(
             DatumRow(
